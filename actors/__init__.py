@@ -1,0 +1,66 @@
+"""The runtime: sessions as actors.
+
+This layer knows all the others, and is the only one with threads, clocks and effects. What
+happens next is decided by pure functions (``decider``); everything else here carries it out.
+"""
+
+from .agent import Agent
+from .handles import Acceptance, Pending, Session, Turn, TurnStream, View
+from .importing import import_transcript, transcript_events
+from .models import (
+    Delta,
+    Model,
+    ModelRequest,
+    ReasoningDelta,
+    TextDelta,
+    ToolCallDelta,
+)
+from .results import (
+    ErrorShown,
+    InputShown,
+    ModelTurnShown,
+    ReasoningEmitted,
+    StreamItem,
+    TextEmitted,
+    ToolBegan,
+    ToolEnded,
+    TurnBegan,
+    TurnDone,
+    TurnResult,
+)
+from .system import ActorSystem, EventSubscription
+from .tools import Tool, ToolContext, tool
+
+__all__ = [
+    "Acceptance",
+    "ActorSystem",
+    "Agent",
+    "Delta",
+    "ErrorShown",
+    "EventSubscription",
+    "InputShown",
+    "Model",
+    "ModelRequest",
+    "ModelTurnShown",
+    "Pending",
+    "ReasoningDelta",
+    "ReasoningEmitted",
+    "Session",
+    "StreamItem",
+    "TextDelta",
+    "TextEmitted",
+    "Tool",
+    "ToolBegan",
+    "ToolCallDelta",
+    "ToolContext",
+    "ToolEnded",
+    "Turn",
+    "TurnBegan",
+    "TurnDone",
+    "TurnResult",
+    "TurnStream",
+    "View",
+    "import_transcript",
+    "tool",
+    "transcript_events",
+]

@@ -1,0 +1,227 @@
+"""The model and tool calls of one session that are under way.
+
+A call runs off the actor, and comes back as one command. What user code returns or raises is
+turned into plain data where it ran, not in the actor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import aclosing
+from hashlib import sha256
+from typing import Any
+
+from ..events.errors import InvalidModelTurn, ModelFailed, ModelStreamEnded, Unstorable
+from ..events.messages import ModelTurn
+from ..events.session import ToolCallStarted
+from ..events.values import plain
+from ..projections.session import OpenTurn, SessionState
+from .agent import ReadyAgent
+from .commands import Command, ModelAnswered, ModelBroke, ToolReturned
+from .effects import (
+    Abandoned,
+    Cancelled,
+    Effects,
+    NotRun,
+    Raised,
+    Returned,
+    Running,
+    Settled,
+    TimedOut,
+)
+from .feed import Feed
+from .gate import Gate
+from .models import Model, ModelRequest, model_id, model_turn
+from .results import emitted
+from .tools import Tool, ToolContext
+
+Post = Callable[[Command, "Call", BaseException | None], None]
+
+
+class Call:
+    """One call under way: its gate, and what runs behind it once it started."""
+
+    __slots__ = ("gate", "running")
+
+    def __init__(self) -> None:
+        self.gate = Gate()
+        self.running: Running | None = None
+
+
+class Calls:
+    """Starts calls, and knows which are still wanted."""
+
+    def __init__(self, session_id: str, effects: Effects, post: Post) -> None:
+        self._session_id, self._effects, self._post = session_id, effects, post
+        self._model: Call | None = None
+        self._tools: set[Call] = set()
+
+    @property
+    def running(self) -> bool:
+        """Whether anything is under way."""
+        return self._model is not None or bool(self._tools)
+
+    def finished(self, call: Call) -> bool:
+        """Note that ``call`` came back; false where it is no longer wanted."""
+        if call is self._model:
+            self._model = None
+            return True
+        wanted = call in self._tools
+        self._tools.discard(call)
+        return wanted
+
+    def cancel_all(self) -> None:
+        """Stop what can be stopped; nothing of it is wanted any more."""
+        calls, self._model, self._tools = [self._model, *self._tools], None, set()
+        for call in calls:
+            if call is not None and call.running is not None:
+                self._effects.cancel(call.running)
+
+    def start_model(self, ready: ReadyAgent, state: SessionState, feed: Feed | None) -> None:
+        """Ask the model for the open turn's next step, unless it is being asked already."""
+        turn = state.turn
+        if turn is None or self._model is not None:
+            return
+        call = self._model = Call()
+        request = self._request(ready, state, turn)
+        attempt, model = turn.discarded + 1, ready.agent.model
+
+        def settle(settled: Settled) -> None:
+            command, cause = _model_command(settled, request, attempt, model_id(model))
+            self._post(command, call, cause)
+
+        if isinstance(model, Model):
+            call.running = self._effects.run_async(
+                lambda: _last(model, request, call.gate, feed),
+                gate=call.gate,
+                opens="result",
+                session_id=self._session_id,
+                post=settle,
+            )
+        else:
+            call.running = self._effects.run(
+                lambda: model(request),
+                is_async=ready.model_is_async,
+                gate=call.gate,
+                opens="result",
+                session_id=self._session_id,
+                post=settle,
+            )
+
+    def start_tool(self, ready: ReadyAgent, state: SessionState, event: ToolCallStarted) -> None:
+        """Run the tool of a call that was just recorded as started."""
+        turn = state.turn
+        assert turn is not None
+        requested = next(each.call for each in turn.calls if each.call.id == event.call_id)
+        tool, call = ready.tools[requested.name], Call()
+        self._tools.add(call)
+        context = self._context(state, event, call.gate)
+
+        def settle(settled: Settled) -> None:
+            self._post(_tool_command(settled, event, tool), call, None)
+
+        call.running = self._effects.run(
+            tool.bind(requested, context),
+            is_async=tool.is_async,
+            gate=call.gate,
+            opens="entry",
+            session_id=self._session_id,
+            timeout=tool.timeout,
+            post=settle,
+        )
+
+    def _request(self, ready: ReadyAgent, state: SessionState, turn: OpenTurn) -> ModelRequest:
+        return ModelRequest(
+            state.transcript,
+            ready.configured.instructions,
+            ready.configured.tools,
+            self._session_id,
+            turn.turn_id,
+            turn.steps + 1,
+        )
+
+    def _context(self, state: SessionState, event: ToolCallStarted, gate: Gate) -> ToolContext:
+        key = "\0".join((self._session_id, event.turn_id, event.call_id))
+        return ToolContext(
+            self._session_id,
+            event.turn_id,
+            event.call_id,
+            sha256(key.encode("utf-8", "surrogatepass")).hexdigest()[:32],
+            event.attempt,
+            state.application,
+            lambda: gate.cancelled,
+        )
+
+
+async def _last(model: Model, request: ModelRequest, gate: Gate, feed: Feed | None) -> ModelTurn:
+    """Show the deltas and return the turn that ends them."""
+    stream: Any = model.stream(request)
+    async with aclosing(stream):
+        async for item in stream:
+            if isinstance(item, ModelTurn):
+                return item
+            if gate.open() and feed is not None:
+                shown = emitted(request.turn_id, item)
+                if shown is not None:
+                    feed.publish(shown)
+    raise ModelStreamEnded(
+        "the model's stream ended without a ModelTurn: the answer was cut off",
+        session_id=request.session_id,
+        turn_id=request.turn_id,
+    )
+
+
+def _model_command(
+    settled: Settled, request: ModelRequest, attempt: int, model: str
+) -> tuple[Command, BaseException | None]:
+    key = (request.turn_id, request.step, attempt)
+    match settled:
+        case Returned(value=value):
+            try:
+                return ModelAnswered(*key, model, model_turn(value)), None
+            except InvalidModelTurn as error:
+                return ModelBroke(*key, error.code, str(error)), error
+        case Raised(error=ModelStreamEnded() as error):
+            return ModelBroke(*key, error.code, str(error), transient=True), error
+        case Raised(error=error):
+            return ModelBroke(*key, ModelFailed.code, _described(error)), error
+        case _:
+            return ModelBroke(*key, ModelFailed.code, "the model call was cancelled"), None
+
+
+def _tool_command(settled: Settled, event: ToolCallStarted, tool: Tool) -> ToolReturned:
+    key = (event.turn_id, event.call_id, event.attempt)
+    match settled:
+        case Returned(value=value):
+            try:
+                return ToolReturned(*key, "ok", plain(value, "result"))
+            except Unstorable as error:
+                return ToolReturned(
+                    *key, "error", f"The tool ran, but its result can't be recorded: {error}"
+                )
+        case Raised(error=error):
+            return ToolReturned(*key, "error", _described(error))
+        case TimedOut():
+            return ToolReturned(
+                *key,
+                "error",
+                f"The tool took longer than {tool.timeout:g} seconds. It may still take effect.",
+            )
+        case NotRun():
+            return ToolReturned(*key, "cancelled", "Not run: the turn was stopped.")
+        case Cancelled():
+            return ToolReturned(*key, "cancelled", "Stopped while it ran.")
+        case Abandoned():
+            return ToolReturned(
+                *key, "cancelled", "It could not be stopped and may still take effect."
+            )
+
+
+def _described(error: BaseException) -> str:
+    try:
+        text = str(error)
+    except Exception:
+        text = ""
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+

@@ -1,0 +1,203 @@
+"""The commands. Each opens a store, asks it, and prints."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, cast, get_args
+
+import typer
+
+from ...events.codec import CODEC
+from ...events.envelope import StoredRecord
+from ...events.errors import CorruptEvent
+from ...events.session import AnyEvent, Status
+from ...projections.session import fold
+from ...stores import EventStore, SessionRow
+from .boundary import WRONG, CommandGroup
+from .chats import has_lines, read_chats
+from .conversation import conversation, session_fields
+from .imports import Naming, import_chats, opened_file
+from .listing import decoded, event_line, row_fields, session_table
+from .opening import DEFAULT_STORE, existing_session, store_to_read, store_to_write
+from .report import report, report_as_json
+from .screen import screen, write_line
+from .text import json_line, record_line
+
+PAGE = 500
+
+app = typer.Typer(
+    name="turnstream",
+    cls=CommandGroup,
+    help="Durable AI-agent sessions. Exit status: 0 done, 1 found something wrong, 2 used wrongly.",
+    add_completion=False,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+
+
+def _print_version(asked: bool) -> None:  # noqa: FBT001 - typer calls it so
+    if asked:
+        from ... import __version__
+
+        write_line(f"turnstream {__version__}")
+        raise typer.Exit
+
+
+def _known_status(status: str | None) -> str | None:
+    if status is not None and status not in get_args(Status):
+        raise typer.BadParameter(f"{status!r} is none of {', '.join(get_args(Status))}")
+    return status
+
+
+StoreUrl = Annotated[
+    str,
+    typer.Option("--store", envvar="TURNSTREAM_STORE", metavar="URL", help="The store's address."),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON value a line.")]
+SessionId = Annotated[str, typer.Argument(metavar="ID", help="The session's id.")]
+
+
+@app.callback()
+def _root(
+    *,
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Print it, exit."),
+    ] = False,
+) -> None:
+    """Options that need no command."""
+
+
+@app.command()
+def sessions(
+    *,
+    store: StoreUrl = DEFAULT_STORE,
+    status: Annotated[
+        str | None, typer.Option(callback=_known_status, help=f"{', '.join(get_args(Status))}.")
+    ] = None,
+    agent: Annotated[str | None, typer.Option(help="The agent's name.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="At most so many.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the sessions, the last updated first."""
+    with store_to_read(store) as opened:
+        rows = opened.sessions(status=cast(Status | None, status), agent=agent, limit=limit)
+    if as_json:
+        for row in rows:
+            write_line(json_line(row_fields(row)))
+    else:
+        screen().print(session_table(rows), soft_wrap=False)
+
+
+@app.command()
+def events(
+    id: SessionId,
+    *,
+    store: StoreUrl = DEFAULT_STORE,
+    after: Annotated[int, typer.Option(min=0, help="Only those after this version.")] = 0,
+    as_json: AsJson = False,
+) -> None:
+    """List a session's events. With --json, each as it is stored."""
+    lines = screen()
+    all_readable = True
+    with store_to_read(store) as opened:
+        for record in _records(opened, existing_session(opened, id), after):
+            event = decoded(record)
+            all_readable &= not isinstance(event, CorruptEvent)
+            if as_json:
+                write_line(record_line(record))
+            else:
+                lines.print_in_one_line(event_line(record, event))
+    if not all_readable:
+        raise typer.Exit(WRONG)
+
+
+@app.command()
+def show(id: SessionId, *, store: StoreUrl = DEFAULT_STORE, as_json: AsJson = False) -> None:
+    """Show a session's conversation, and what is unfinished in it."""
+    with store_to_read(store) as opened:
+        row = existing_session(opened, id)
+        state = fold(_event(record) for record in _records(opened, row, 0))
+    if as_json:
+        write_line(json_line(session_fields(id, row.version, state)))
+        return
+    lines = screen()
+    for line in conversation(id, row.version, state):
+        lines.print(line)
+
+
+@app.command("import")
+def import_(
+    file: Annotated[
+        Path,
+        typer.Argument(
+            exists=True,
+            dir_okay=False,
+            allow_dash=True,
+            help="JSON, or JSON lines, perhaps packed with gzip; - reads standard input.",
+        ),
+    ],
+    *,
+    store: StoreUrl = DEFAULT_STORE,
+    id: Annotated[
+        str | None,
+        typer.Option(help="The session's id; of several conversations, how their ids begin."),
+    ] = None,
+    agent: Annotated[str, typer.Option(help="The agent the sessions belong to.")] = "imported",
+    as_json: AsJson = False,
+) -> None:
+    """Import conversations in OpenAI chat format, each as a session.
+
+    A conversation is a list of messages, or an object with 'messages' and perhaps an 'id'. A
+    file holds one, or one a line. What was imported before is recognised and left as it is.
+    """
+    naming = Naming.of(file, id)
+    with store_to_write(store) as opened, opened_file(file) as source:
+        chats = read_chats(source, by_line=has_lines(file))
+        outcomes = import_chats(chats, opened, naming, agent)
+        tally = report_as_json(outcomes) if as_json else report(outcomes, source)
+    if tally.failed:
+        raise typer.Exit(WRONG)
+
+
+@app.command()
+def demo(
+    *,
+    store: Annotated[
+        str | None,
+        typer.Option(
+            "--store",
+            envvar="TURNSTREAM_STORE",
+            metavar="URL",
+            help="Keep the session there, not in a temporary file.",
+        ),
+    ] = None,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the demo's files, and say where.")] = (
+        False
+    ),
+    as_json: AsJson = False,
+) -> None:
+    """Kill an agent's process in the middle of a refund, resume it, and check what came of it."""
+    from .playing import JsonNarrator, PlainNarrator, play
+
+    if not play(store, JsonNarrator() if as_json else PlainNarrator(), keep=keep):
+        raise typer.Exit(WRONG)
+
+
+def _records(store: EventStore, row: SessionRow, after: int) -> Iterator[StoredRecord]:
+    """A page at a time, so that any stream can be gone through."""
+    for start in range(after, row.version, PAGE):
+        yield from store.read(row.session_id, after=start, upto=min(start + PAGE, row.version))
+
+
+def _event(record: StoredRecord) -> AnyEvent:
+    try:
+        return CODEC.decode(record.topic, record.payload)
+    except CorruptEvent as error:
+        raise CorruptEvent(
+            f"session {record.session_id!r}, version {record.version}: {error}",
+            session_id=record.session_id,
+            version=record.version,
+        ) from None

@@ -1,0 +1,98 @@
+"""What an event says, in a few words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from msgspec.structs import asdict
+
+from ...events.messages import Content, FilePart, ImagePart, Part, TextPart, ToolCall
+from ...events.session import (
+    AgentConfigured,
+    AnyEvent,
+    InputQueued,
+    ModelTurnRecorded,
+    Owner,
+    SessionStarted,
+    ToolCallStarted,
+    ToolResultRecorded,
+    TurnFailed,
+    TurnFinished,
+    TurnResumed,
+    TurnStarted,
+    UnknownEvent,
+)
+from .text import quoted, readable
+
+_ENVELOPE = ("at", "prev")
+
+
+def summary(event: AnyEvent) -> str:
+    """What the event says; text of any length, with stored text in it as it is."""
+    match event:
+        case SessionStarted(agent=agent, forked_from=None):
+            return f"agent {agent}"
+        case AgentConfigured(name=name, model=model, tools=tools):
+            return f"{name}: model {model}, tools {_listed(tool.name for tool in tools)}"
+        case InputQueued(content=content):
+            return content_text(content)
+        case TurnStarted(turn_id=turn_id, owner=owner):
+            return f"{turn_id} on {_node(owner)}"
+        case TurnResumed(turn_id=turn_id, owner=owner):
+            return f"{turn_id} on {_node(owner)}"
+        case ModelTurnRecorded():
+            return f"step {event.step}: {_answer(event)}"
+        case ToolCallStarted(call_id=call_id, attempt=attempt):
+            return call_id if attempt == 1 else f"{call_id}, attempt {attempt}"
+        case ToolResultRecorded(call_id=call_id, outcome=outcome, content=content):
+            return f"{call_id} {outcome}: {readable(content)}"
+        case TurnFinished(turn_id=turn_id, finish_reason=reason):
+            return f"{turn_id}: {reason}"
+        case TurnFailed(turn_id=turn_id, code=code, error=error, kept=kept):
+            return f"{turn_id} {'kept' if kept else 'dropped'}: {error} [{code}]"
+        case UnknownEvent():
+            return "(a newer turnstream wrote this)"
+        case _:
+            return _fields(asdict(event))
+
+
+def call_text(call: ToolCall) -> str:
+    """A call as a programmer would write it."""
+    if call.malformed:
+        return f"{call.name}({call.malformed})"
+    given = (f"{name}={quoted(value)}" for name, value in call.arguments.items())
+    return f"{call.name}({', '.join(given)})"
+
+
+def content_text(content: Content) -> str:
+    """Text as it is; other parts named."""
+    return content if isinstance(content, str) else "\n".join(map(_part_text, content))
+
+
+def _part_text(part: Part) -> str:
+    match part:
+        case TextPart(text=text):
+            return text
+        case ImagePart(media_type=kind, url=url, data=data):
+            return f"[image {kind}: {url or f'{len(data)} bytes'}]"
+        case FilePart(name=name, url=url, data=data):
+            return f"[file {name}: {url or f'{len(data)} bytes'}]"
+
+
+def _answer(event: ModelTurnRecorded) -> str:
+    said = [event.text] if event.text else []
+    return " ".join(said + [call_text(call) for call in event.tool_calls])
+
+
+def _node(owner: Owner) -> str:
+    return f"node {owner.node}, generation {owner.generation}"
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(names) or "none"
+
+
+def _fields(fields: dict[str, Any]) -> str:
+    named = ((name, value) for name, value in fields.items() if name not in _ENVELOPE)
+    return ", ".join(f"{name} {readable(value)}" for name, value in named if value)

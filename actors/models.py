@@ -1,0 +1,139 @@
+"""What a model is: a protocol, and plain functions that answer a request.
+
+A model call ends in one ``ModelTurn``. Before it, a streaming model hands out deltas, which are
+provisional: they are shown, never stored.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from typing import Any, Protocol, TypeAlias, runtime_checkable
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from ..events.errors import InvalidAgent, InvalidModelTurn, Unstorable
+from ..events.messages import Message, ModelTurn, ToolCall, ToolSpec, Usage
+from ..events.values import plain
+
+
+class TextDelta(Struct, frozen=True, gc=False, tag_field="type", tag="text.delta"):
+    """Some more of the answer's text."""
+
+    text: str
+
+
+class ReasoningDelta(Struct, frozen=True, gc=False, tag_field="type", tag="reasoning.delta"):
+    """Some more of the model's reasoning."""
+
+    text: str
+
+
+class ToolCallDelta(Struct, frozen=True, gc=False, tag_field="type", tag="tool_call.delta"):
+    """Some more of a tool call's arguments, as the provider's text."""
+
+    call_id: str
+    name: str
+    arguments: str
+
+
+Delta: TypeAlias = TextDelta | ReasoningDelta | ToolCallDelta
+
+
+class ModelRequest(Struct, frozen=True):
+    """What a model is asked: the whole conversation so far, which no model may change."""
+
+    messages: Sequence[Message]
+    instructions: str
+    tools: tuple[ToolSpec, ...]
+    session_id: str
+    turn_id: str
+    step: int
+    settings: Mapping[str, Any] = {}
+
+
+@runtime_checkable
+class Model(Protocol):
+    """A streaming model. ``id`` names it in the stream of a session."""
+
+    @property
+    def id(self) -> str: ...
+
+    def stream(self, request: ModelRequest) -> AsyncIterator[Delta | ModelTurn]:
+        """Deltas, then exactly one ``ModelTurn``."""
+
+
+Answer: TypeAlias = ModelTurn | str
+ModelFunction: TypeAlias = Callable[[ModelRequest], Answer | Awaitable[Answer]]
+AnyModel: TypeAlias = Model | ModelFunction
+
+
+def model_id(model: AnyModel) -> str:
+    """The name of a model: its ``id``, or the function's name."""
+    if isinstance(model, Model):
+        return model.id
+    if callable(model):
+        return str(getattr(model, "__name__", type(model).__name__))
+    raise InvalidAgent(
+        f"a model is an object with id and stream(request), or a function of a request; "
+        f"{type(model).__name__} is neither"
+    )
+
+
+def model_turn(answer: object) -> ModelTurn:
+    """What a model answered, as a turn that can be recorded: text becomes a turn, arguments
+    become plain data of our own.
+
+    Raises ``InvalidModelTurn`` where the answer is no turn.
+    """
+    if isinstance(answer, str):
+        return ModelTurn(answer)
+    if not isinstance(answer, ModelTurn):
+        raise InvalidModelTurn(
+            f"the model answered with {type(answer).__name__}: return a ModelTurn or a str"
+        )
+    if not isinstance(answer.text, str) or not isinstance(answer.usage, Usage):
+        raise InvalidModelTurn("ModelTurn.text must be a str and ModelTurn.usage a Usage")
+    if not answer.tool_calls and not answer.parts:
+        return replace(answer, tool_calls=(), parts=())
+    try:
+        parts = tuple(plain(part, "parts") for part in answer.parts)
+    except Unstorable as error:
+        raise InvalidModelTurn(f"ModelTurn.parts can't be stored: {error}") from error
+    return replace(answer, parts=parts, tool_calls=tuple(map(_tool_call, answer.tool_calls)))
+
+
+def _tool_call(call: object) -> ToolCall:
+    if not isinstance(call, ToolCall) or not isinstance(call.name, str):
+        raise InvalidModelTurn("ModelTurn.tool_calls must hold ToolCall(id, name, arguments)")
+    call_id = "" if call.id is None else str(call.id)
+    arguments: object = call.arguments
+    if isinstance(arguments, str):
+        return parsed_call(call_id, call.name, arguments)
+    if not isinstance(arguments, dict):
+        return ToolCall(call_id, call.name, malformed=call.malformed or _text(arguments))
+    try:
+        return ToolCall(call_id, call.name, plain(arguments, "arguments"), call.malformed)
+    except Unstorable as error:
+        return ToolCall(call_id, call.name, malformed=str(error))
+
+
+def parsed_call(call_id: str, name: str, arguments: str) -> ToolCall:
+    """A call whose arguments came as JSON text. Text that is no JSON object is kept as
+    ``malformed``."""
+    try:
+        parsed = json.loads(arguments) if arguments.strip() else {}
+    except (ValueError, RecursionError):
+        parsed = None
+    if not isinstance(parsed, dict):
+        return ToolCall(call_id, name, malformed=arguments)
+    return _tool_call(ToolCall(call_id, name, parsed))
+
+
+def _text(arguments: object) -> str:
+    try:
+        return msgspec.json.encode(plain(arguments, "arguments")).decode()
+    except (Unstorable, TypeError, UnicodeEncodeError, OverflowError):
+        return type(arguments).__name__

@@ -1,0 +1,116 @@
+"""What all sessions of one system share: dispatcher, directory, effects, store."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from secrets import token_hex
+from threading import Event, Thread
+
+from pykka import ActorDeadError
+
+from ..events.errors import SessionCrashed, SessionError, SystemClosed
+from ..events.session import Owner
+from ..stores import EventStore
+from .agent import ReadyAgent
+from .directory import Directory
+from .dispatcher import Dispatcher
+from .effects import Effects
+from .mailbox import Envelope, Mailbox
+from .session import Asked, Drain, IdleFor, SessionActor
+
+log = logging.getLogger("turnstream")
+
+WORKERS = 4
+CALL_THREADS = 256
+CANCEL_GRACE = 1.0
+
+
+class Runtime:
+    """Runs the sessions of one system. ``idle_timeout`` is in seconds."""
+
+    def __init__(
+        self,
+        agents: Mapping[str, ReadyAgent],
+        store: EventStore,
+        *,
+        idle_timeout: float,
+        mailbox_limit: int,
+    ) -> None:
+        self._agents, self.store = agents, store
+        self.owner = Owner(store.next_generation(), token_hex(4))
+        self.effects = Effects(threads=CALL_THREADS, grace=CANCEL_GRACE)
+        self._dispatcher = Dispatcher(WORKERS)
+        self.directory: Directory[str] = Directory(
+            self._activate, limit=mailbox_limit, on_dead_letters=self._dead_letters
+        )
+        self._idle_timeout = idle_timeout
+        self._closing = Event()
+        self._sweeper = Thread(target=self._sweep, name="turnstream-sweeper", daemon=True)
+        self._sweeper.start()
+
+    def agent(self, name: str) -> ReadyAgent:
+        """The agent of that name; ``SessionError`` where the system has none."""
+        try:
+            return self._agents[name]
+        except KeyError:
+            raise SessionError(
+                f"the session belongs to agent {name!r}, which this system does not have "
+                f"(it has {', '.join(map(repr, self._agents))}): add it"
+            ) from None
+
+    def tell(self, session_id: str, asked: Asked) -> None:
+        """Hand a request to the session's actor. Raises ``SystemClosed`` or ``MailboxFull``."""
+        if self._closing.is_set():
+            raise SystemClosed("the system is closed: open another one", session_id=session_id)
+        self.directory.tell(session_id, asked)
+
+    def post(self, inbox: Mailbox, envelope: Envelope) -> None:
+        """Hand a completion to an actor; an actor that is gone does without."""
+        try:
+            inbox.put(envelope)
+        except ActorDeadError:
+            log.debug("a completion came after its actor had stopped")
+
+    def close(self, timeout: float) -> bool:
+        """Drain: steps under way are recorded for at most ``timeout`` seconds, the rest is
+        interrupted and stays resumable. True if nothing had to be interrupted."""
+        if self._closing.is_set():
+            return True
+        self._closing.set()
+        self.directory.closing = True
+        deadline = time.monotonic() + timeout
+        clean = self._drain(deadline, now=False)
+        if not clean:
+            self._drain(time.monotonic() + 2 * CANCEL_GRACE, now=True)
+        clean &= self.effects.close(max(deadline - time.monotonic(), CANCEL_GRACE))
+        self._dispatcher.shutdown(CANCEL_GRACE)
+        self._sweeper.join(CANCEL_GRACE)
+        return clean
+
+    def _drain(self, deadline: float, *, now: bool) -> bool:
+        waits = []
+        for session_id in self.directory.live():
+            stopped = Event()
+            if self.directory.put(session_id, Drain(now, stopped.set)):
+                waits.append(stopped)
+        return all(each.wait(max(deadline - time.monotonic(), 0)) for each in waits)
+
+    def _activate(self, session_id: str) -> SessionActor:
+        return SessionActor.on(self._dispatcher, session_id, self)
+
+    def _dead_letters(self, session_id: str, letters: Sequence[object]) -> None:
+        for letter in letters:
+            if isinstance(letter, Asked):
+                letter.turn.fail(
+                    SessionCrashed(
+                        f"session {session_id!r} stopped before it looked at the request: send "
+                        "it again",
+                        session_id=session_id,
+                    )
+                )
+
+    def _sweep(self) -> None:
+        while not self._closing.wait(min(self._idle_timeout / 4, 5)):
+            self.directory.sweep(self._idle_timeout, IdleFor())

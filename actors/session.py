@@ -1,0 +1,300 @@
+"""The session actor: one live writer of one stream.
+
+A message is decided on (pure), the events are appended, and only then does anything follow from
+them: state, effects, results, in that order. While an append is under way the mailbox is held,
+so that no thread waits and no other message is looked at. The actor never waits for a model or
+a tool either: they run elsewhere and come back as messages.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, TypeAlias
+
+from msgspec import Struct
+
+from ..events.chain import digest
+from ..events.codec import CODEC
+from ..events.errors import (
+    SessionCrashed,
+    StoreError,
+    SystemClosed,
+    TurnstreamError,
+    TurnTakenOver,
+    WrongExpectedVersion,
+)
+from ..events.session import ToolCallStarted, TurnAborted
+from ..projections.phases import Phase
+from ..projections.session import INITIAL, fold
+from ..stores.port import Append, Appended, RowChange
+from .agent import ReadyAgent
+from .callers import Callers
+from .calls import Call, Calls
+from .commands import Command, Resume, Stamp
+from .decider import Decision, decide
+from .handles import Turn
+from .mailbox import Envelope
+from .pooled import PooledActor
+
+if TYPE_CHECKING:
+    from .runtime import Runtime
+
+log = logging.getLogger("turnstream.session")
+
+MAX_CONFLICTS = 20
+
+
+class Asked(Struct, frozen=True):
+    """A caller's request. ``agent`` and ``tenant`` count where the session does not exist yet."""
+
+    command: Command
+    turn: Turn
+    agent: str
+    tenant: str = ""
+
+
+class Completed(Struct, frozen=True):
+    """An effect came back. ``cause`` is the exception it raised, if any."""
+
+    command: Command
+    call: Call
+    cause: BaseException | None = None
+
+
+class Committed(Struct, frozen=True):
+    """The append under way ended."""
+
+    outcome: Appended | StoreError
+
+
+class Drain(Struct, frozen=True):
+    """Let running steps be recorded, start nothing more, and stop; ``now``: interrupt them."""
+
+    now: bool
+    stopped: Callable[[], None]
+
+
+class IdleFor(Struct, frozen=True):
+    """Nothing came for the idle time: stop, unless something is under way."""
+
+
+class _Commit(Struct, frozen=True):
+    decision: Decision
+    command: Command
+    turn: Turn | None
+    version: int
+    prev: str
+    conflicts: int
+
+
+Message: TypeAlias = Asked | Completed | Committed | Drain | IdleFor
+
+
+class SessionActor(PooledActor):
+    """The actor of one session; see the module's docstring for the order of things."""
+
+    def __init__(self, session_id: str, runtime: Runtime) -> None:
+        super().__init__()
+        self._id, self._runtime = session_id, runtime
+        self._callers = Callers(session_id)
+        self._calls = Calls(session_id, runtime.effects, self._post)
+        self._agent = self._tenant = ""
+        self._draining: Drain | None = None
+        self._commit: _Commit | None = None
+        self._state = INITIAL
+        self._version, self._prev = 0, ""
+        self._loaded = self._adopted = False
+
+    def on_receive(self, message: Message) -> None:
+        try:
+            self._handle(message)
+        except TurnstreamError as error:
+            self._break(error)
+        except Exception as error:
+            log.exception("session %r: its actor failed", self._id)
+            crash = SessionCrashed(
+                f"the actor of session {self._id!r} failed ({type(error).__name__}); its stream "
+                "is as it was: resume goes on from there",
+                session_id=self._id,
+            )
+            crash.__cause__ = error
+            self._break(crash)
+
+    def _handle(self, message: Message) -> None:
+        match message:
+            case Committed(outcome=outcome):
+                self._committed(outcome)
+            case Completed(command=command, call=call):
+                if self._calls.finished(call):
+                    self._callers.cause = message.cause
+                    self._decide(command)
+            case Asked():
+                self._asked(message)
+            case IdleFor():
+                self._passivate()
+            case Drain():
+                self._draining = message
+                if message.now:
+                    self._calls.cancel_all()
+        self._stop_if_drained()
+
+    def _asked(self, asked: Asked) -> None:
+        if self._draining is not None:
+            asked.turn.fail(SystemClosed("the system is closing", session_id=self._id))
+            return
+        try:
+            self._load(asked)
+            self._decide(asked.command, asked.turn)
+        except TurnstreamError as error:
+            asked.turn.fail(error)
+            if isinstance(error, StoreError):
+                self._break(error)
+
+    def _load(self, asked: Asked) -> None:
+        if not self._loaded:
+            self._read()
+            self._loaded = True
+        if self._state.agent:
+            self._agent = self._state.agent
+        else:
+            self._agent, self._tenant = asked.agent, asked.tenant
+
+    def _read(self) -> None:
+        records = self._runtime.store.read(self._id, after=self._version)
+        decode = CODEC.decode
+        self._state = fold((decode(r.topic, r.payload) for r in records), self._state)
+        if records:
+            last = records[-1]
+            self._version = last.version
+            self._prev = digest(last.topic, last.version, last.payload)
+
+    def _forget(self) -> None:
+        self._state = INITIAL
+        self._version, self._prev = 0, ""
+        self._loaded = self._adopted = False
+
+    def _decide(self, command: Command, turn: Turn | None = None, conflicts: int = 0) -> None:
+        stamp = Stamp(
+            datetime.now(UTC),
+            self._runtime.owner,
+            self._tenant,
+            self._adopted,
+            self._draining is not None,
+        )
+        decision = decide(self._state, command, self._ready.rules, stamp)
+        if not decision.events:
+            self._callers.nothing_follows(turn, self._state)
+            return
+        self._append(decision, command, turn, conflicts)
+
+    def _append(
+        self, decision: Decision, command: Command, turn: Turn | None, conflicts: int
+    ) -> None:
+        version, prev, encoded = self._version, self._prev, []
+        for event in decision.events:
+            version += 1
+            stored = CODEC.encode(event, prev)
+            prev = digest(stored.topic, version, stored.payload)
+            encoded.append(stored)
+        self._commit = _Commit(decision, command, turn, version, prev, conflicts)
+        state = decision.state
+        row = RowChange(
+            state.status, state.agent, decision.events[-1].at, state.tenant
+        )
+        self.actor_inbox.hold()
+        self._runtime.store.submit(
+            Append(self._id, self._version, tuple(encoded), row), self._release
+        )
+
+    def _release(self, outcome: Appended | StoreError) -> None:
+        self.actor_inbox.release(Envelope(Committed(outcome)))
+
+    def _committed(self, outcome: Appended | StoreError) -> None:
+        commit, self._commit = self._commit, None
+        assert commit is not None
+        match outcome:
+            case Appended():
+                self._follow(commit)
+            case WrongExpectedVersion() if commit.conflicts < MAX_CONFLICTS:
+                self._rebase(commit)
+            case StoreError():
+                if commit.turn is not None:
+                    commit.turn.fail(outcome)
+                raise outcome
+
+    def _rebase(self, commit: _Commit) -> None:
+        """Somebody else wrote: read what, and decide anew."""
+        self._read()
+        turn = self._state.turn
+        if self._adopted and (turn is None or turn.owner != self._runtime.owner):
+            self._lose_turn()
+        self._decide(commit.command, commit.turn, commit.conflicts + 1)
+
+    def _lose_turn(self) -> None:
+        self._adopted = False
+        self._calls.cancel_all()
+        self._callers.fail_turn(
+            TurnTakenOver(
+                f"the turn of session {self._id!r} goes on at another node; its result will be "
+                "in the stream",
+                session_id=self._id,
+            )
+        )
+
+    def _follow(self, commit: _Commit) -> None:
+        """What follows from events that are durable now."""
+        decision, first = commit.decision, self._version + 1
+        self._state, self._version, self._prev = decision.state, commit.version, commit.prev
+        self._adopted = decision.adopted and decision.state.turn is not None
+        self._callers.tell(decision, first, commit.command, commit.turn)
+        for event in decision.events:
+            match event:
+                case TurnAborted():
+                    self._calls.cancel_all()
+                case ToolCallStarted():
+                    self._calls.start_tool(self._ready, self._state, event)
+        self._call_model_if_due()
+        if self._callers.sponsors(self._state):
+            self._decide(Resume())
+
+    def _call_model_if_due(self) -> None:
+        if self._state.phase is Phase.MODEL and self._adopted and self._draining is None:
+            self._calls.start_model(self._ready, self._state, self._callers.feed)
+
+    @property
+    def _ready(self) -> ReadyAgent:
+        return self._runtime.agent(self._agent)
+
+    def _post(self, command: Command, call: Call, cause: BaseException | None) -> None:
+        self._runtime.post(self.actor_inbox, Envelope(Completed(command, call, cause)))
+
+    def _passivate(self) -> None:
+        if not (self._calls.running or self._callers.waiting):
+            self._runtime.directory.passivate(self)
+
+    def _stop_if_drained(self) -> None:
+        drain = self._draining
+        if drain is None or self._commit is not None or self._calls.running:
+            return
+        self._callers.fail_all(
+            SystemClosed(
+                f"the system was closed; session {self._id!r} can be resumed", session_id=self._id
+            )
+        )
+        drain.stopped()
+        self.stop()
+
+    def _break(self, error: Exception) -> None:
+        """Fail whoever waits, and begin again from the stream with the next message."""
+        self._calls.cancel_all()
+        if self._commit is not None and self._commit.turn is not None:
+            self._commit.turn.fail(error)
+        self._callers.fail_all(error)
+        self._forget()
+
+    def on_stop(self) -> None:
+        self._calls.cancel_all()
+
+

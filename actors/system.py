@@ -1,0 +1,198 @@
+"""The actor system: the door to sessions and to the log of all events."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator, Sequence
+from secrets import token_hex
+from types import TracebackType
+
+from ..events.codec import CODEC
+from ..events.envelope import RecordedEvent, StoredRecord
+from ..events.errors import InvalidAgent, NotSupported
+from ..events.identifiers import check_session_id
+from ..events.messages import Policy
+from ..events.session import Status
+from ..projections.session import fold
+from ..projections.usage import fold_usage
+from ..stores import EventStore, SessionRow, Subscription, open_store
+from .agent import Agent, ReadyAgent
+from .commands import Command
+from .handles import Session, Turn, View
+from .runtime import Runtime
+from .session import Asked
+
+
+class ActorSystem:
+    """Runs sessions of one or several agents on one store.
+
+    ``store`` is an address (``memory://``, ``sqlite:///file.db``, ``sqlite://``) or an open
+    store, which is then not closed with the system. ``on_failure`` says whether a failed turn is
+    kept for ``resume`` (``"keep"``) or dropped; by default it is kept where the store outlives
+    the process. ``idle_timeout`` (seconds) is how long an idle session's actor stays;
+    ``mailbox_limit`` how many inputs may wait in one session's mailbox.
+
+    Use it with ``with`` or ``async with``, or call ``close``. Raises the store's errors where it
+    can't be opened, and ``InvalidAgent`` where two agents share a name.
+    """
+
+    def __init__(
+        self,
+        agents: Agent | Iterable[Agent],
+        *,
+        store: str | EventStore = "memory://",
+        turn_policy: Policy = "wait",
+        on_failure: str | None = None,
+        idle_timeout: float = 60.0,
+        mailbox_limit: int = 1000,
+    ) -> None:
+        named = _by_name(agents)
+        _check(turn_policy, on_failure, idle_timeout, mailbox_limit)
+        self._default_agent = next(iter(named))
+        self._owns_store = isinstance(store, str)
+        self._store = open_store(store) if isinstance(store, str) else store
+        keep = self._store.durable if on_failure is None else on_failure == "keep"
+        self._runtime = Runtime(
+            {name: ReadyAgent(agent, keep_failed=keep) for name, agent in named.items()},
+            self._store,
+            idle_timeout=idle_timeout,
+            mailbox_limit=mailbox_limit,
+        )
+
+    def session(
+        self, id: str | None = None, *, agent: str | None = None, tenant: str = ""
+    ) -> Session:
+        """A handle on the session of that id, or on a new one. Opens nothing.
+
+        ``agent`` and ``tenant`` count where the session does not exist yet. Raises
+        ``InvalidSessionId``, and ``SessionError`` where the system has no such agent.
+        """
+        session_id = token_hex(16) if id is None else check_session_id(id)
+        name = agent or self._default_agent
+        self._runtime.agent(name)
+        return Session(self, session_id, name, tenant)
+
+    def sessions(
+        self,
+        status: Status | None = None,
+        *,
+        agent: str | None = None,
+        tenant: str | None = None,
+        limit: int | None = None,
+    ) -> Sequence[SessionRow]:
+        """The sessions that match every filter given, the last updated first."""
+        return self._store.sessions(status=status, agent=agent, tenant=tenant, limit=limit)
+
+    def resume_all(self) -> Sequence[Turn]:
+        """Finish what is unfinished, in all sessions: the turns to wait for."""
+        unfinished = [*self.sessions("running"), *self.sessions("failed")]
+        turns = (self.session(row.session_id).resume() for row in unfinished)
+        return [turn for turn in turns if turn is not None]
+
+    def events(self, after: int = 0) -> Iterator[RecordedEvent]:
+        """All events with positions above ``after``, in order, as far as they are there now."""
+        while records := self._store.read_all(after=after):
+            yield from map(_decoded, records)
+            after = records[-1].position
+
+    def subscribe(self, after: int = 0) -> EventSubscription:
+        """All events with positions above ``after``, then those that come; close it to end."""
+        return EventSubscription(self._store.subscribe(after=after))
+
+    def close(self, timeout: float = 10.0) -> bool:
+        """Stop accepting, let steps under way be recorded for at most ``timeout`` seconds,
+        interrupt the rest. What was interrupted can be resumed. True if nothing was."""
+        clean = self._runtime.close(timeout)
+        if self._owns_store:
+            self._store.close()
+        return clean
+
+    def __enter__(self) -> ActorSystem:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> ActorSystem:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await asyncio.to_thread(self.close)
+
+    def tell(self, session: Session, command: Command, turn: Turn) -> None:
+        """Hand a command to a session's actor. For handles."""
+        self._runtime.tell(session.id, Asked(command, turn, session.agent, session.tenant))
+
+    def read_view(self, session_id: str) -> View:
+        """A session as of now. For handles."""
+        records = self._store.read(session_id)
+        events = [CODEC.decode(each.topic, each.payload) for each in records]
+        return View(records[-1].version if records else 0, fold(events), fold_usage(events))
+
+    async def read_view_async(self, session_id: str) -> View:
+        """A session as of now, off the event loop. For handles."""
+        return await asyncio.to_thread(self.read_view, session_id)
+
+    def read_events(self, session_id: str, after: int) -> Sequence[RecordedEvent]:
+        """A session's recorded events. For handles."""
+        return [_decoded(each) for each in self._store.read(session_id, after=after)]
+
+
+class EventSubscription:
+    """All events in order, as they become durable. Ends when it is closed."""
+
+    def __init__(self, records: Subscription) -> None:
+        self._records = records
+
+    def __iter__(self) -> Iterator[RecordedEvent]:
+        return map(_decoded, self._records)
+
+    def close(self) -> None:
+        """End the iteration, from whatever thread."""
+        self._records.close()
+
+    def __enter__(self) -> EventSubscription:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+
+def _decoded(record: StoredRecord) -> RecordedEvent:
+    position, session_id, version, topic, payload = record
+    return RecordedEvent(position, session_id, version, topic, CODEC.decode(topic, payload))
+
+
+def _by_name(agents: Agent | Iterable[Agent]) -> dict[str, Agent]:
+    listed = [agents] if isinstance(agents, Agent) else list(agents)
+    if not listed or not all(isinstance(each, Agent) for each in listed):
+        raise InvalidAgent("an ActorSystem takes an Agent, or several")
+    named = {each.name: each for each in listed}
+    if len(named) < len(listed):
+        raise InvalidAgent("two agents of one system share a name: give each its own")
+    return named
+
+
+def _check(
+    turn_policy: str, on_failure: str | None, idle_timeout: float, mailbox_limit: int
+) -> None:
+    if turn_policy != "wait":
+        raise NotSupported(
+            f"turn_policy={turn_policy!r} is not available in this version; use 'wait'"
+        )
+    if on_failure not in (None, "keep", "drop"):
+        raise ValueError(f"on_failure must be None, 'keep' or 'drop', not {on_failure!r}")
+    if not idle_timeout > 0:
+        raise ValueError(f"idle_timeout must be more than 0 seconds, not {idle_timeout!r}")
+    if mailbox_limit < 1:
+        raise ValueError(f"mailbox_limit must be 1 or more, not {mailbox_limit!r}")

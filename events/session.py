@@ -1,0 +1,306 @@
+"""What can happen in a session.
+
+These types and their tags are the storage format. A field is only ever added, with a default;
+anything else is a new version of the tag with an upcaster from the one before (``upcast``).
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Literal, TypeAlias
+
+from msgspec import Struct
+
+from .messages import Content, Outcome, Policy, ToolCall, ToolSpec, Usage
+
+
+Status: TypeAlias = Literal["idle", "running", "failed", "awaiting-approval"]
+
+FinishReason: TypeAlias = Literal["stop", "max-steps", "budget"]
+
+
+class Event(Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True, tag_field="type"):
+    """A fact. ``at`` is UTC; ``prev`` is the digest of the event before it in its stream, put in
+    when it is encoded (see ``chain``)."""
+
+    at: datetime
+    prev: str = ""
+
+
+class ForkOrigin(Struct, frozen=True, gc=False):
+    """The session a fork was copied from, and the last version it shares with it."""
+
+    session_id: str
+    version: int
+
+
+class Budget(Struct, frozen=True, gc=False, omit_defaults=True):
+    """What a turn may use: model calls and tokens (0: no limit)."""
+
+    max_steps: int
+    tokens: int = 0
+
+
+class Owner(Struct, frozen=True, gc=False, order=True):
+    """The node that runs a turn. Of two, the one with the higher generation is the younger."""
+
+    generation: int
+    node: str
+
+
+class SessionStarted(Event, frozen=True, tag="session_started"):
+    """The stream begins."""
+
+    agent: str
+    tenant: str = ""
+    forked_from: ForkOrigin | None = None
+
+
+class InputQueued(Event, frozen=True, tag="input_queued"):
+    """An input was accepted. ``key`` is the caller's own name for it: a second send with the
+    same key is the same input."""
+
+    input_id: str
+    content: Content
+    policy: Policy = "wait"
+    key: str = ""
+
+
+class InputApplied(Event, frozen=True, tag="input_applied"):
+    """A queued input joined the running turn here."""
+
+    turn_id: str
+    input_id: str
+
+
+class InputWithdrawn(Event, frozen=True, tag="input_withdrawn"):
+    """The sender took a queued input back before it was used."""
+
+    input_id: str
+
+
+class AgentConfigured(Event, frozen=True, tag="agent_configured"):
+    """What the agent is from here on. Written only where it differs from the one before."""
+
+    name: str
+    model: str
+    instructions: str = ""
+    tools: tuple[ToolSpec, ...] = ()
+    fingerprint: str = ""
+
+
+class TurnStarted(Event, frozen=True, tag="turn_started"):
+    """A turn began, with these inputs, on this node."""
+
+    turn_id: str
+    input_ids: tuple[str, ...]
+    agent: str
+    budget: Budget
+    owner: Owner
+    fingerprint: str = ""
+    run_id: str = ""
+
+
+class TurnResumed(Event, frozen=True, tag="turn_resumed"):
+    """An unfinished turn goes on, on this node."""
+
+    turn_id: str
+    owner: Owner
+    fingerprint: str = ""
+
+
+class ModelTurnRecorded(Event, frozen=True, tag="model_turn_recorded"):
+    """The model answered. It is never asked for this step again."""
+
+    turn_id: str
+    step: int
+    text: str = ""
+    tool_calls: tuple[ToolCall, ...] = ()
+    parts: tuple[Any, ...] = ()
+    usage: Usage = Usage()
+    model: str = ""
+    finish_reason: str = "stop"
+
+
+class ModelCallDiscarded(Event, frozen=True, tag="model_call_discarded"):
+    """A model call came to nothing. ``usage`` is what it cost, where that is known."""
+
+    turn_id: str
+    step: int
+    reason: Literal["steered", "aborted", "retried", "stream-ended"]
+    usage: Usage | None = None
+
+
+class ToolCallStarted(Event, frozen=True, tag="tool_call_started"):
+    """The tool is about to run. Until its result is recorded the call is in doubt."""
+
+    turn_id: str
+    call_id: str
+    attempt: int = 1
+
+
+class ToolResultRecorded(Event, frozen=True, tag="tool_result_recorded"):
+    """The call's one result: the value as the tool returned it, turned into plain data."""
+
+    turn_id: str
+    call_id: str
+    outcome: Outcome = "ok"
+    content: Any = ""
+
+
+class ApprovalRequested(Event, frozen=True, tag="approval_requested"):
+    """A call waits for a decision. ``path`` names the nested calls that lead to it, outermost
+    first, where a sub-agent asks."""
+
+    approval_id: str
+    turn_id: str
+    call_id: str
+    reason: Literal["gated", "in-doubt"] = "gated"
+    expires_at: datetime | None = None
+    path: tuple[str, ...] = ()
+
+
+class ApprovalResolved(Event, frozen=True, tag="approval_resolved"):
+    """A decision was taken. ``arguments`` are the edited ones, where they were edited."""
+
+    approval_id: str
+    decision: Literal["approved", "rejected"]
+    by: str = ""
+    note: str = ""
+    arguments: dict[str, Any] | None = None
+
+
+class ApprovalWithdrawn(Event, frozen=True, tag="approval_withdrawn"):
+    """The question no longer stands."""
+
+    approval_id: str
+    reason: Literal["aborted", "expired", "discarded"] = "aborted"
+
+
+class StepRecorded(Event, frozen=True, tag="step_recorded"):
+    """A durable step inside a tool."""
+
+    turn_id: str
+    call_id: str
+    name: str
+    arguments_digest: str
+    value: Any = None
+
+
+class StateChanged(Event, frozen=True, tag="state_changed"):
+    """The application's own state has this value now."""
+
+    value: Any = None
+
+
+class AgentHandedOff(Event, frozen=True, tag="agent_handed_off"):
+    """Another agent goes on with the turn. ``applied`` is false from the call until the switch."""
+
+    turn_id: str
+    source: str
+    target: str
+    applied: bool = True
+
+
+class AgentDriftDetected(Event, frozen=True, tag="agent_drift_detected"):
+    """The agent differs from the one that began the turn; ``changes`` names what."""
+
+    turn_id: str
+    recorded: str
+    current: str
+    changes: tuple[str, ...] = ()
+
+
+class TurnFinished(Event, frozen=True, tag="turn_finished"):
+    """The turn ended and joined the conversation. ``output`` is its structured result, if any."""
+
+    turn_id: str
+    finish_reason: FinishReason = "stop"
+    output: Any = None
+
+
+class TurnFailed(Event, frozen=True, tag="turn_failed"):
+    """The turn could not go on. Kept, it stays unfinished and can be resumed; dropped, the
+    conversation is as before it."""
+
+    turn_id: str
+    code: str
+    error: str
+    kept: bool = True
+
+
+class TurnAborted(Event, frozen=True, tag="turn_aborted"):
+    """The turn was stopped on request. Kept, it can be resumed; dropped, the conversation is as
+    before it."""
+
+    turn_id: str
+    kept: bool = False
+
+
+class ForkPatched(Event, frozen=True, tag="fork_patched"):
+    """What was changed in a fork before it went on."""
+
+    messages: Any = None
+    state: Any = None
+    call_id: str = ""
+    result: Any = None
+    changed: tuple[Literal["messages", "state", "tool_result"], ...] = ()
+    by: str = ""
+
+
+class SessionRewound(Event, frozen=True, tag="session_rewound"):
+    """The conversation goes on from an earlier point: the first ``keep_entries`` messages."""
+
+    keep_entries: int
+    by: str = ""
+
+
+class ToolResultsTrimmed(Event, frozen=True, tag="tool_results_trimmed"):
+    """Tool results older than the last ``keep_turns`` turns read shortened from here on."""
+
+    keep_chars: int
+    keep_turns: int
+    by: str = ""
+
+
+class SessionCleared(Event, frozen=True, tag="session_cleared"):
+    """The conversation starts afresh; the stream keeps what was."""
+
+    by: str = ""
+
+
+class UnknownEvent(Struct, frozen=True, gc=False):
+    """An event this version does not know, kept as it is stored."""
+
+    topic: str
+    raw: bytes
+
+
+SessionEvent: TypeAlias = (
+    SessionStarted
+    | InputQueued
+    | InputApplied
+    | InputWithdrawn
+    | AgentConfigured
+    | TurnStarted
+    | TurnResumed
+    | ModelTurnRecorded
+    | ModelCallDiscarded
+    | ToolCallStarted
+    | ToolResultRecorded
+    | ApprovalRequested
+    | ApprovalResolved
+    | ApprovalWithdrawn
+    | StepRecorded
+    | StateChanged
+    | AgentHandedOff
+    | AgentDriftDetected
+    | TurnFinished
+    | TurnFailed
+    | TurnAborted
+    | ForkPatched
+    | SessionRewound
+    | ToolResultsTrimmed
+    | SessionCleared
+)
+AnyEvent: TypeAlias = SessionEvent | UnknownEvent

@@ -1,0 +1,51 @@
+"""Pure folds over events.
+
+Nothing here knows a store, a thread or a clock: a projection is a function of the events and of
+nothing else. This layer imports ``events`` only.
+"""
+
+from .checkpoint import Checkpoint, checkpoints
+from .phases import TRANSITIONS, Phase, check_transition
+from .session import (
+    INITIAL,
+    EndedTurn,
+    Halt,
+    InDoubt,
+    OpenCall,
+    OpenTurn,
+    QueuedInput,
+    Requested,
+    Running,
+    SessionState,
+    Settled,
+    evolve,
+    fold,
+)
+from .transcript import Transcript, check_transcript
+from .usage import SessionUsage, evolve_usage, fold_usage
+
+__all__ = [
+    "INITIAL",
+    "TRANSITIONS",
+    "Checkpoint",
+    "EndedTurn",
+    "Halt",
+    "InDoubt",
+    "OpenCall",
+    "OpenTurn",
+    "Phase",
+    "QueuedInput",
+    "Requested",
+    "Running",
+    "SessionState",
+    "SessionUsage",
+    "Settled",
+    "Transcript",
+    "check_transcript",
+    "check_transition",
+    "checkpoints",
+    "evolve",
+    "evolve_usage",
+    "fold",
+    "fold_usage",
+]

@@ -1,0 +1,109 @@
+"""The legal transitions of a session, as one table.
+
+``TRANSITIONS[phase]`` names every event that may happen in a phase and the phases it can lead
+to. The decider records nothing the table does not allow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+
+from ..events.errors import IllegalTransition
+from ..events.session import (
+    AgentConfigured,
+    AgentDriftDetected,
+    Event,
+    InputApplied,
+    InputQueued,
+    InputWithdrawn,
+    ModelCallDiscarded,
+    ModelTurnRecorded,
+    SessionStarted,
+    StateChanged,
+    ToolCallStarted,
+    ToolResultRecorded,
+    TurnAborted,
+    TurnFailed,
+    TurnFinished,
+    TurnResumed,
+    TurnStarted,
+)
+
+
+class Phase(Enum):
+    """What a session waits for."""
+
+    IDLE = "idle"
+    """Nothing is unfinished: the next input starts a turn."""
+    MODEL = "model"
+    """A turn is open and every call has its result: the model's answer is due."""
+    TOOLS = "tools"
+    """A turn is open and calls lack results."""
+    ANSWERED = "answered"
+    """A turn is open and its final answer is recorded: the turn ends."""
+    HALTED = "halted"
+    """A turn failed or was stopped, and is kept for ``resume``."""
+
+
+_ANYWHERE: Mapping[type[Event], Phase | None] = {
+    InputQueued: None,
+    InputWithdrawn: None,
+    AgentConfigured: None,
+    StateChanged: None,
+}
+
+
+def _phase(
+    *staying: type[Event], **leading: tuple[type[Event], ...]
+) -> Mapping[type[Event], frozenset[Phase] | None]:
+    table: dict[type[Event], frozenset[Phase] | None] = {e: None for e in (*_ANYWHERE, *staying)}
+    for name, events in leading.items():
+        for event in events:
+            table[event] = (table.get(event) or frozenset()) | {Phase[name]}
+    return table
+
+
+TRANSITIONS: Mapping[Phase, Mapping[type[Event], frozenset[Phase] | None]] = {
+    Phase.IDLE: _phase(SessionStarted, MODEL=(TurnStarted,)),
+    Phase.MODEL: _phase(
+        InputApplied,
+        ModelCallDiscarded,
+        AgentDriftDetected,
+        MODEL=(TurnResumed,),
+        TOOLS=(ModelTurnRecorded,),
+        ANSWERED=(ModelTurnRecorded,),
+        IDLE=(TurnFinished, TurnFailed, TurnAborted),
+        HALTED=(TurnFailed, TurnAborted),
+    ),
+    Phase.ANSWERED: _phase(
+        AgentDriftDetected,
+        ANSWERED=(TurnResumed,),
+        IDLE=(TurnFinished, TurnAborted),
+    ),
+    Phase.TOOLS: _phase(
+        ToolCallStarted,
+        AgentDriftDetected,
+        MODEL=(ToolResultRecorded,),
+        TOOLS=(ToolResultRecorded, TurnResumed),
+        IDLE=(TurnFailed, TurnAborted),
+        HALTED=(TurnFailed, TurnAborted),
+    ),
+    Phase.HALTED: _phase(
+        AgentDriftDetected,
+        MODEL=(TurnResumed,),
+        TOOLS=(TurnResumed,),
+        ANSWERED=(TurnResumed,),
+        IDLE=(TurnAborted,),
+    ),
+}
+
+
+def check_transition(phase: Phase, event: Event) -> None:
+    """Raise ``IllegalTransition`` unless ``event`` may happen in ``phase``."""
+    if type(event) not in TRANSITIONS[phase]:
+        allowed = ", ".join(sorted(kind.__name__ for kind in TRANSITIONS[phase]))
+        raise IllegalTransition(
+            f"{type(event).__name__} can't happen while the session is {phase.value}; "
+            f"what can: {allowed}"
+        )

@@ -1,0 +1,45 @@
+"""What a session used, by model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from ..events.messages import Usage
+from ..events.session import AnyEvent, ModelCallDiscarded, ModelTurnRecorded
+
+
+class SessionUsage(Struct, frozen=True):
+    """Tokens of recorded model turns, in all and by model; and, apart, those of answers that
+    were thrown away, where the provider told."""
+
+    recorded: Usage = Usage()
+    discarded: Usage = Usage()
+    model_calls: int = 0
+    by_model: Mapping[str, Usage] = {}
+
+
+def evolve_usage(usage: SessionUsage, event: AnyEvent) -> SessionUsage:
+    """The usage after ``event``."""
+    match event:
+        case ModelTurnRecorded():
+            used = usage.by_model.get(event.model, Usage()) + event.usage
+            return replace(
+                usage,
+                recorded=usage.recorded + event.usage,
+                model_calls=usage.model_calls + 1,
+                by_model={**usage.by_model, event.model: used},
+            )
+        case ModelCallDiscarded(usage=Usage() as wasted):
+            return replace(usage, discarded=usage.discarded + wasted)
+        case _:
+            return usage
+
+
+def fold_usage(events: Iterable[AnyEvent], usage: SessionUsage = SessionUsage()) -> SessionUsage:
+    """The usage after all of ``events``."""
+    for event in events:
+        usage = evolve_usage(usage, event)
+    return usage

@@ -1,0 +1,35 @@
+"""Where streams live. Stores know events, and nothing of projections and actors.
+
+``port`` is what a store is, ``memory`` is the one to read first, ``conformance`` is the suite
+that holds every store to it.
+"""
+
+from typing import TYPE_CHECKING
+
+from .address import open_store
+from .memory import MemoryStore
+from .port import Append, Appended, EventStore, RowChange, SessionRow, Subscription
+
+if TYPE_CHECKING:
+    from .sqlite import SQLiteStore
+
+__all__ = [
+    "Append",
+    "Appended",
+    "EventStore",
+    "MemoryStore",
+    "RowChange",
+    "SQLiteStore",
+    "SessionRow",
+    "Subscription",
+    "open_store",
+]
+
+
+def __getattr__(name: str) -> object:
+    # Loaded on demand: who keeps sessions in memory need not load eventsourcing.
+    if name == "SQLiteStore":
+        from .sqlite import SQLiteStore
+
+        return SQLiteStore
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,118 @@
+"""Where a store is, in one line of text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Literal, NamedTuple, TypeAlias, cast
+from urllib.parse import parse_qsl, unquote
+
+from ..events.errors import NotAStore, NotSupported
+from .port import EventStore
+
+FORMS = """\
+memory://                    in this process, gone with it
+sqlite:///relative/path.db   in a file
+sqlite:////absolute/path.db  in a file
+sqlite://                    in memory, in SQLite
+A SQLite address takes ?synchronous=normal|full and ?timeout=SECONDS; a ? or % that belongs to \
+the path is written %3F or %25."""
+
+
+class Address(NamedTuple):
+    """A store's address, taken apart. ``path`` is None where there is none."""
+
+    scheme: str
+    path: str | None
+    options: Mapping[str, str]
+
+
+Opener: TypeAlias = Callable[[Address], EventStore]
+
+
+def open_store(url: str) -> EventStore:
+    """Open the store at an address, and make it if there is none.
+
+    Raises ``NotAStore`` where the address is none or holds something else, ``NotSupported``,
+    ``StoreTooNew``, ``StoreBusy`` or ``StoreUnavailable``.
+    """
+    address = _parse(url)
+    opener = OPENERS.get(address.scheme)
+    if opener is None:
+        raise _no_address(f"there is no store of the kind {address.scheme!r}")
+    return opener(address)
+
+
+def _parse(url: str) -> Address:
+    # Not urlsplit: it would lose a # and what follows.
+    found = re.fullmatch(r"([a-z]+)://([^?]*)(?:\?(.*))?", url, re.DOTALL)
+    if found is None:
+        raise _no_address("this is no address of a store")
+    scheme, place, query = found.groups()
+    options = dict(parse_qsl(query or "", keep_blank_values=True))
+    return Address(scheme, unquote(place, errors="surrogateescape") or None, options)
+
+
+def _no_address(why: str) -> NotAStore:
+    # The address itself may hold a password.
+    return NotAStore(f"{why}; write one of\n{FORMS}")
+
+
+def _memory(address: Address) -> EventStore:
+    from .memory import MemoryStore
+
+    if address.path or address.options:
+        raise _no_address("a memory store has neither path nor options")
+    return MemoryStore()
+
+
+def _sqlite(address: Address) -> EventStore:
+    from .sqlite import SQLiteStore
+
+    if unknown := address.options.keys() - {"synchronous", "timeout"}:
+        raise _no_address(f"a SQLite store has no option {min(unknown)!r}")
+    return SQLiteStore(
+        _file(address.path),
+        synchronous=_synchronous(address.options.get("synchronous", "full")),
+        timeout=_seconds(address.options.get("timeout", "5")),
+    )
+
+
+def _file(path: str | None) -> str | None:
+    match path:
+        case None:
+            return None
+        case "/" | "/:memory:":
+            raise _no_address("this SQLite address names no file")
+        case _ if path.startswith("/"):
+            return path[1:]
+        case _:
+            raise _no_address("the path of a SQLite address comes after three slashes")
+
+
+def _synchronous(value: str) -> Literal["full", "normal"]:
+    if value not in ("full", "normal"):
+        raise _no_address("?synchronous= is full or normal")
+    return cast(Literal["full", "normal"], value)
+
+
+def _seconds(value: str) -> float:
+    if not re.fullmatch(r"\d+(\.\d+)?", value, re.ASCII):
+        raise _no_address("?timeout= is a number of seconds")
+    return float(value)
+
+
+def _not_yet(instead: str) -> Opener:
+    def refuse(address: Address) -> EventStore:
+        raise NotSupported(f"this version has no {address.scheme} store; {instead}")
+
+    return refuse
+
+
+OPENERS: Mapping[str, Opener] = {
+    "memory": _memory,
+    "sqlite": _sqlite,
+    "postgresql": _not_yet("use sqlite:///path.db, which several processes can share"),
+    "jsonl": _not_yet("use sqlite:///path.db, and read it with any SQLite tool"),
+}
+"""What opens each kind of address. A new kind of store is one line here."""

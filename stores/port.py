@@ -1,0 +1,129 @@
+"""The one thing the rest of turnstream knows of storage.
+
+A store keeps streams of encoded events, one stream a session, and beside each stream one row
+for listing, written in the same transaction and rebuildable from the events. All safety is in
+``append``: it is all or nothing, and it happens only if the stream is exactly at the expected
+version.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
+from typing import Protocol
+
+from msgspec import Struct
+
+from ..events.envelope import EncodedEvent, StoredRecord
+from ..events.errors import StoreError
+from ..events.session import Status
+
+
+class RowChange(Struct, frozen=True, gc=False):
+    """What an append makes of the session's row."""
+
+    status: Status
+    agent: str
+    at: datetime
+    tenant: str = ""
+
+
+class Append(Struct, frozen=True, gc=False):
+    """Events for the end of one stream, which must be at ``expected_version`` (0: no stream)."""
+
+    session_id: str
+    expected_version: int
+    events: tuple[EncodedEvent, ...]
+    row: RowChange
+
+
+class Appended(Struct, frozen=True, gc=False):
+    """The stream's version and the last event's position after an append."""
+
+    version: int
+    position: int
+
+
+class SessionRow(Struct, frozen=True, gc=False):
+    """A session in a listing."""
+
+    session_id: str
+    version: int
+    status: Status
+    agent: str
+    tenant: str
+    created: datetime
+    updated: datetime
+
+
+class Subscription(Protocol):
+    """The log of all events, read and then followed. Iterating blocks until an event comes and
+    ends when the subscription is closed, from whatever thread."""
+
+    def __iter__(self) -> Iterator[StoredRecord]: ...
+
+    def __enter__(self) -> Subscription: ...
+
+    def __exit__(self, *exc: object) -> None: ...
+
+    def close(self) -> None:
+        """End the iteration. May be called more than once."""
+
+
+class EventStore(Protocol):
+    """Where streams live. Every method may be called from any thread.
+
+    Any method raises ``StoreClosed`` after ``close``, ``StoreBusy`` when another writer holds
+    the store for too long, and ``StoreUnavailable`` when the medium fails.
+    """
+
+    @property
+    def durable(self) -> bool:
+        """Whether events outlive the process."""
+
+    def append(self, append: Append) -> Appended:
+        """Append, or raise ``WrongExpectedVersion`` or ``SessionDeleted`` and change nothing.
+
+        An append whose events already stand at these versions, byte for byte, is our own whose
+        acknowledgement was lost: it succeeds again.
+        """
+
+    def submit(self, append: Append, done: Callable[[Appended | StoreError], None]) -> None:
+        """Append without waiting: ``done`` is called exactly once with what ``append`` would have
+        returned or raised, on any thread, perhaps before ``submit`` returns. Submissions of
+        several sessions may share a transaction. ``done`` must be quick and must not raise."""
+
+    def read(
+        self, session_id: str, *, after: int = 0, upto: int | None = None
+    ) -> Sequence[StoredRecord]:
+        """The stream's events with versions above ``after``, up to and including ``upto``, in
+        order; empty for an unknown session."""
+
+    def read_all(self, *, after: int = 0, limit: int = 1000) -> Sequence[StoredRecord]:
+        """Events of all sessions with positions above ``after``, in order, at most ``limit``."""
+
+    def subscribe(self, *, after: int = 0) -> Subscription:
+        """Read all events with positions above ``after``, then follow."""
+
+    def session(self, session_id: str) -> SessionRow | None:
+        """The session's row; None where there is none or it was deleted."""
+
+    def sessions(
+        self,
+        *,
+        status: Status | None = None,
+        agent: str | None = None,
+        tenant: str | None = None,
+        limit: int | None = None,
+    ) -> Sequence[SessionRow]:
+        """Rows that match every filter given, the last updated first."""
+
+    def delete(self, session_id: str) -> int:
+        """Delete the stream and its row and leave a tombstone, so that no late writer revives the
+        id. Returns how many events went; 0 for an unknown session."""
+
+    def next_generation(self) -> int:
+        """A number higher than any drawn from this store before, for a node that starts."""
+
+    def close(self) -> None:
+        """Finish what was submitted and release everything. May be called more than once."""

@@ -1,0 +1,138 @@
+"""Streams in a SQLite database: one file, or this process's memory."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from threading import Lock
+
+from ..events.envelope import StoredRecord
+from ..events.errors import NotAStore, StoreClosed, StoreError
+from ..events.session import Status
+from .appending import write_once
+from .datastore import SessionDatastore, Synchronous
+from .faults import closed
+from .pages import read_log, read_stream
+from .port import Append, Appended, SessionRow
+from .recorder import SessionRecorder
+from .rows import bury, draw_generation, find_session, list_sessions
+from .subscription import LogSubscription
+from .validity import check_append, check_session_id
+
+_abandoned: list[SessionDatastore] = []
+"""Opened before a fork. SQLite forbids a child even to close them."""
+
+
+class SQLiteStore:
+    """A store in the file at ``path``, made with its directories if there is none; without a
+    path, in memory. Several threads and processes may use one file.
+
+    An acknowledged append outlives a power cut with ``synchronous="full"``. With ``"normal"``
+    it outlives a crash of the process, and a power cut may take the last ones. ``timeout`` is
+    how long, in seconds, to wait for other processes' writers before ``StoreBusy``. After a fork
+    the child opens the file anew on first use; a store in memory stays with the parent.
+
+    Raises ``NotAStore``, ``StoreTooNew``, ``StoreBusy`` or ``StoreUnavailable``.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        synchronous: Synchronous = "full",
+        timeout: float = 5.0,
+    ) -> None:
+        self._path = None if path is None else _absolute(os.fspath(path))
+        self._open = partial(SessionDatastore, self._path, synchronous=synchronous, timeout=timeout)
+        self._reopening = Lock()
+        self._closed = False
+        self._datastore = self._open()
+
+    @property
+    def durable(self) -> bool:
+        return self._path is not None
+
+    @property
+    def recorder(self) -> SessionRecorder:
+        """The same streams, for eventsourcing's own tools."""
+        return SessionRecorder(self._opened())
+
+    def append(self, append: Append) -> Appended:
+        check_append(append)
+        return self._opened().writes.write(partial(write_once, append=append))
+
+    def submit(self, append: Append, done: Callable[[Appended | StoreError], None]) -> None:
+        check_append(append)
+        try:
+            writes = self._opened().writes
+        except StoreError as error:
+            done(error)
+        else:
+            writes.submit(partial(write_once, append=append), done)
+
+    def read(
+        self, session_id: str, *, after: int = 0, upto: int | None = None
+    ) -> Sequence[StoredRecord]:
+        check_session_id(session_id)
+        with self._opened().reading() as cursor:
+            return read_stream(cursor, session_id, after, upto)
+
+    def read_all(self, *, after: int = 0, limit: int = 1000) -> Sequence[StoredRecord]:
+        with self._opened().reading() as cursor:
+            return read_log(cursor, after, limit)
+
+    def subscribe(self, *, after: int = 0) -> LogSubscription:
+        return self._opened().follow(after)
+
+    def session(self, session_id: str) -> SessionRow | None:
+        check_session_id(session_id)
+        with self._opened().reading() as cursor:
+            return find_session(cursor, session_id)
+
+    def sessions(
+        self,
+        *,
+        status: Status | None = None,
+        agent: str | None = None,
+        tenant: str | None = None,
+        limit: int | None = None,
+    ) -> Sequence[SessionRow]:
+        with self._opened().reading() as cursor:
+            return list_sessions(cursor, status, agent, tenant, limit)
+
+    def delete(self, session_id: str) -> int:
+        check_session_id(session_id)
+        now = datetime.now(UTC)
+        return self._opened().writes.write(partial(bury, session_id=session_id, at=now))
+
+    def next_generation(self) -> int:
+        return self._opened().writes.write(draw_generation)
+
+    def close(self) -> None:
+        self._closed = True
+        if self._datastore.pid == os.getpid():
+            self._datastore.close()
+
+    def _opened(self) -> SessionDatastore:
+        if self._closed:
+            raise closed(self._datastore.place)
+        if self._datastore.pid != os.getpid():
+            self._reopen()
+        return self._datastore
+
+    def _reopen(self) -> None:
+        if self._path is None:
+            raise StoreClosed("an in-memory store stays with the process that opened it")
+        with self._reopening:
+            if self._datastore.pid != os.getpid():
+                _abandoned.append(self._datastore)
+                self._datastore = self._open()
+
+
+def _absolute(path: str) -> Path:
+    if not path or "\0" in path:
+        raise NotAStore("a store needs the path of a file; without a path it is in memory")
+    return Path(path).absolute()

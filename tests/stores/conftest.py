@@ -1,0 +1,37 @@
+"""Other processes, and the SQLite stores that tests open."""
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TypeAlias
+
+import pytest
+
+Child: TypeAlias = "subprocess.Popen[str]"
+StartChild: TypeAlias = Callable[..., Child]
+
+
+@pytest.fixture
+def start_child() -> Iterator[StartChild]:
+    """Run a Python program in a process of its own; it does not outlive the test."""
+    children: list[Child] = []
+
+    def start(program: str, *args: object) -> Child:
+        command = [sys.executable, "-c", program, *map(str, args)]
+        child = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
+        )
+        children.append(child)
+        return child
+
+    yield start
+    for child in children:
+        child.kill()
+        child.communicate()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Where a store's file may be."""
+    return tmp_path / "streams.db"

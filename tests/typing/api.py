@@ -1,0 +1,199 @@
+"""The public API as a caller uses it. Never run: mypy and pyright check it in CI."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from typing import assert_type
+
+import turnstream
+from turnstream import (
+    ActorSystem,
+    Agent,
+    AssistantMessage,
+    FilePart,
+    ImagePart,
+    Message,
+    Model,
+    ModelRequest,
+    ModelTurn,
+    ReasoningDelta,
+    Session,
+    TextDelta,
+    TextPart,
+    Tool,
+    ToolCall,
+    ToolCallDelta,
+    ToolContext,
+    ToolMessage,
+    Turn,
+    TurnResult,
+    TurnstreamError,
+    Usage,
+    UserMessage,
+    tool,
+)
+from turnstream.actors import ErrorShown, TextEmitted, ToolEnded, TurnDone, View
+from turnstream.actors.testing import RecordedModel, ScriptedModel, call, crash_points
+from turnstream.events import InputQueued, MailboxFull, RecordedEvent, WrongExpectedVersion
+
+assert_type(turnstream.__version__, str)
+turnstream.ActorSytem  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue]  # noqa: B018
+
+
+# Tools: bare and with options, sync and async, with and without a context.
+
+
+@tool
+def weather(city: str, days: int = 1) -> str:
+    """Weather in a city."""
+    return f"{city}: sunny for {days}"
+
+
+@tool(name="book_flight", description="Book a flight.", on_crash="fail", timeout=5.0)
+async def book(context: ToolContext, flight: str) -> dict[str, str]:
+    assert_type(context.idempotency_key, str)
+    assert_type(context.attempt, int)
+    assert_type(context.cancelled, bool)
+    return {"flight": flight, "session": context.session_id, "call": context.call_id}
+
+
+def search(**arguments: object) -> list[object]:
+    return list(arguments)
+
+
+listed = Tool.from_schema("search", search, {"type": "object"}, description="Search.")
+assert_type(weather, Tool)
+assert_type(book, Tool)
+assert_type(listed, Tool)
+
+
+# Models: a function, an async function, and a streaming class.
+
+
+def echo(request: ModelRequest) -> str:
+    return request.instructions
+
+
+async def answer(request: ModelRequest) -> ModelTurn:
+    return ModelTurn(text=f"step {request.step}", usage=Usage(input_tokens=3, output_tokens=1))
+
+
+class Streaming:
+    id = "streaming"
+
+    async def stream(
+        self, request: ModelRequest
+    ) -> AsyncIterator[TextDelta | ReasoningDelta | ToolCallDelta | ModelTurn]:
+        yield ReasoningDelta("hm")
+        yield TextDelta("Hel")
+        yield ToolCallDelta("c1", "weather", '{"city"')
+        yield ModelTurn("Hello", (ToolCall("c1", "weather", {"city": "Oslo"}),))
+
+
+streaming: Model = Streaming()
+scripted: Model = ScriptedModel([[call("weather", city="Oslo")], "Sunny.", ModelTurn("Bye.")])
+
+agents = [
+    Agent("function", model=echo),
+    Agent("async", model=answer, instructions="Be brief.", tools=[weather, book, listed]),
+    Agent("class", model=streaming, max_steps=8, tool_concurrency=1, token_budget=10_000),
+    Agent("test", model=scripted),
+]
+
+
+# Blocking callers.
+
+
+def blocking() -> None:
+    with ActorSystem(agents, store="sqlite:///planner.db", idle_timeout=5.0) as system:
+        assert_type(system, ActorSystem)
+        session = system.session("user-42", agent="async", tenant="acme")
+        assert_type(session, Session)
+        turn = session.send("Plan my trip")
+        assert_type(turn, Turn)
+        assert_type(turn.accepted().result(timeout=1.0), str)
+        show(turn.result(timeout=30.0))
+        for item in turn.stream():
+            match item:
+                case TextEmitted(text=text) | ErrorShown(error=text):
+                    assert_type(text, str)
+                case ToolEnded():
+                    assert_type(item.call_id, str)
+                case TurnDone(result=result):
+                    assert_type(result, TurnResult | None)
+                case _:
+                    assert_type(item.turn_id, str)
+        for resumed in system.resume_all():
+            assert_type(resumed, Turn)
+        for recorded in system.events(after=0):
+            assert_type(recorded, RecordedEvent)
+        with system.subscribe(after=10) as log:
+            for recorded in log:
+                if isinstance(recorded.event, InputQueued):
+                    assert_type(recorded.event.input_id, str)
+                    break
+        assert_type(system.close(timeout=1.0), bool)
+
+
+def show(result: TurnResult) -> None:
+    assert_type(result.text, str)
+    assert_type(result.usage, Usage)
+    assert_type(result.usage.total_tokens, int)
+    assert_type(result.new_messages, Sequence[Message])
+    assert_type(result.tool_calls, tuple[ToolCall, ...])
+    if result.finish_reason == "max-steps":
+        return
+    for message in result.messages:
+        match message:
+            case UserMessage():
+                assert_type(message.content, str | tuple[TextPart | ImagePart | FilePart, ...])
+            case AssistantMessage():
+                assert_type(message.tool_calls, tuple[ToolCall, ...])
+            case ToolMessage():
+                assert_type(message.call_id, str)
+
+
+def inspecting(session: Session) -> None:
+    assert_type(session.messages, Sequence[Message])
+    assert_type(session.usage, Usage)
+    assert_type(session.version, int)
+    assert_type(session.resume(), Turn | None)
+    if pending := session.pending():
+        assert_type(pending.calls, tuple[ToolCall, ...])
+        session.discard_pending()
+    session.send(UserMessage("again"))
+    session.send((TextPart("What is this?"), ImagePart(url="https://example.org/cat.png")))
+    session.send((FilePart("notes.txt", data=b"..."),), policy="wait")
+    replayed = RecordedModel(session.events())
+    assert_type(replayed.tools, list[Tool])
+    for prefix in crash_points(session.events(after=3)):
+        assert_type(prefix, Sequence[RecordedEvent])
+
+
+# Async callers: the same names.
+
+
+async def asynchronous(agent: Agent) -> None:
+    async with ActorSystem(agent) as system:
+        session = system.session()
+        turn = session.send("Plan my trip")
+        assert_type(await turn.accepted(), str)
+        assert_type(await turn, TurnResult)
+        async for item in turn.stream():
+            assert_type(item.turn_id, str)
+        assert_type(await session.view(), View)
+
+
+# Errors: one tree.
+
+
+def refused(session: Session) -> str:
+    try:
+        session.send("hello").result()
+    except MailboxFull as error:
+        return error.session_id
+    except WrongExpectedVersion as error:
+        assert_type(error.code, str)
+    except TurnstreamError as error:
+        return f"{error.code} {error.turn_id} {error.call_id}"
+    return ""
