@@ -20,8 +20,8 @@ from ..events.session import (
     TurnResumed,
     TurnStarted,
 )
+from ..projections import SessionState
 from ..projections.phases import Phase
-from ..projections.session import SessionState
 from .commands import Command, Submit
 from .decider import Decision
 from .feed import Feed

@@ -15,7 +15,7 @@ from ..events.errors import InvalidModelTurn, ModelFailed, ModelStreamEnded, Uns
 from ..events.messages import ModelTurn
 from ..events.session import ToolCallStarted
 from ..events.values import plain
-from ..projections.session import OpenTurn, SessionState
+from ..projections import OpenTurn, SessionState
 from .agent import ReadyAgent
 from .commands import Command, ModelAnswered, ModelBroke, ToolReturned
 from .effects import (
@@ -141,7 +141,7 @@ class Calls:
         )
 
     def _context(self, state: SessionState, event: ToolCallStarted, gate: Gate) -> ToolContext:
-        key = "\0".join((self._session_id, event.turn_id, event.call_id))
+        key = f"{self._session_id}\0{event.turn_id}\0{event.call_id}"
         return ToolContext(
             self._session_id,
             event.turn_id,
@@ -223,5 +223,3 @@ def _described(error: BaseException) -> str:
     except Exception:
         text = ""
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
-
-

@@ -30,8 +30,7 @@ from ..events.session import (
     TurnResumed,
     TurnStarted,
 )
-from ..projections.phases import Phase, check_transition
-from ..projections.session import (
+from ..projections import (
     INITIAL,
     InDoubt,
     OpenTurn,
@@ -40,6 +39,7 @@ from ..projections.session import (
     SessionState,
     evolve,
 )
+from ..projections.phases import Phase, check_transition
 from .commands import (
     Command,
     Discard,
@@ -271,9 +271,7 @@ def _go_on(draft: _Draft) -> None:
 
 
 def _finish(draft: _Draft, reason: FinishReason) -> None:
-    draft.record(
-        TurnFinished(at=draft.stamp.at, turn_id=draft.turn.turn_id, finish_reason=reason)
-    )
+    draft.record(TurnFinished(at=draft.stamp.at, turn_id=draft.turn.turn_id, finish_reason=reason))
 
 
 def _start_turn(draft: _Draft) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import suppress
 from threading import Event, Lock
 
 from .results import StreamItem, TurnDone
@@ -71,9 +72,7 @@ class Feed:
 
 def _waker(loop: asyncio.AbstractEventLoop, arrived: asyncio.Event) -> Callable[[], None]:
     def wake() -> None:
-        try:
+        with suppress(RuntimeError):  # the reader's loop is closed: nobody reads any more
             loop.call_soon_threadsafe(arrived.set)
-        except RuntimeError:
-            pass  # the reader's loop is closed: nobody reads any more
 
     return wake

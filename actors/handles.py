@@ -10,10 +10,19 @@ from msgspec import Struct
 
 from ..events.envelope import RecordedEvent
 from ..events.errors import InvalidTranscript, NotSupported
-from ..events.messages import Content, FilePart, ImagePart, Message, Policy, TextPart, ToolCall, Usage
-from ..events.messages import UserMessage
+from ..events.messages import (
+    Content,
+    FilePart,
+    ImagePart,
+    Message,
+    Policy,
+    TextPart,
+    ToolCall,
+    Usage,
+    UserMessage,
+)
 from ..events.session import Status
-from ..projections.session import SessionState, Settled
+from ..projections import SessionState, Settled
 from ..projections.usage import SessionUsage
 from .commands import Discard, Resume, Submit
 from .feed import Feed
@@ -22,7 +31,6 @@ from .waiting import Promise
 
 if TYPE_CHECKING:
     from .system import ActorSystem
-
 
 
 class Acceptance:

@@ -30,8 +30,8 @@ from ..events.session import (
     TurnFinished,
     TurnStarted,
 )
+from ..projections import INITIAL, evolve
 from ..projections.phases import Phase, check_transition
-from ..projections.session import INITIAL, evolve
 from ..stores import Append, EventStore, RowChange
 from .agent import fingerprint
 from .models import parsed_call
@@ -92,9 +92,7 @@ def _role(message: object) -> str:
 
 def _configuration(chat: list[Mapping[str, Any]]) -> tuple[str, tuple[ToolSpec, ...]]:
     instructions = [
-        _plain_text(each.get("content"))
-        for each in chat
-        if _role(each) in ("system", "developer")
+        _plain_text(each.get("content")) for each in chat if _role(each) in ("system", "developer")
     ]
     names = dict.fromkeys(
         call["function"]["name"]
@@ -181,9 +179,7 @@ class _Writer:
             raise ValueError(f"no open call has the id {call_id!r}")
         for event in (
             ToolCallStarted(at=self._at, turn_id=turn.turn_id, call_id=call_id),
-            ToolResultRecorded(
-                at=self._at, turn_id=turn.turn_id, call_id=call_id, content=content
-            ),
+            ToolResultRecorded(at=self._at, turn_id=turn.turn_id, call_id=call_id, content=content),
         ):
             self._record(event)
 

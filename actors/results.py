@@ -20,7 +20,6 @@ from ..events.session import FinishReason
 from .models import ReasoningDelta, TextDelta
 
 
-
 class TurnResult(Struct, frozen=True, eq=False):
     """How a turn ended.
 

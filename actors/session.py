@@ -26,8 +26,8 @@ from ..events.errors import (
     WrongExpectedVersion,
 )
 from ..events.session import ToolCallStarted, TurnAborted
+from ..projections import INITIAL, fold
 from ..projections.phases import Phase
-from ..projections.session import INITIAL, fold
 from ..stores.port import Append, Appended, RowChange
 from .agent import ReadyAgent
 from .callers import Callers
@@ -200,9 +200,7 @@ class SessionActor(PooledActor):
             encoded.append(stored)
         self._commit = _Commit(decision, command, turn, version, prev, conflicts)
         state = decision.state
-        row = RowChange(
-            state.status, state.agent, decision.events[-1].at, state.tenant
-        )
+        row = RowChange(state.status, state.agent, decision.events[-1].at, state.tenant)
         self.actor_inbox.hold()
         self._runtime.store.submit(
             Append(self._id, self._version, tuple(encoded), row), self._release
@@ -296,5 +294,3 @@ class SessionActor(PooledActor):
 
     def on_stop(self) -> None:
         self._calls.cancel_all()
-
-

@@ -13,7 +13,7 @@ from ..events.errors import InvalidAgent, NotSupported
 from ..events.identifiers import check_session_id
 from ..events.messages import Policy
 from ..events.session import Status
-from ..projections.session import fold
+from ..projections import fold
 from ..projections.usage import fold_usage
 from ..stores import EventStore, SessionRow, Subscription, open_store
 from .agent import Agent, ReadyAgent

@@ -21,7 +21,7 @@ from ..events.envelope import RecordedEvent
 from ..events.errors import InvalidTranscript, ScriptExhausted
 from ..events.messages import AssistantMessage, Message, ModelTurn, ToolCall, ToolMessage
 from ..events.session import AnyEvent
-from ..projections.session import fold
+from ..projections import fold
 from ..projections.transcript import check_transcript
 from .models import Delta, ModelRequest, TextDelta
 from .tools import Tool, ToolContext

@@ -159,7 +159,7 @@ def tool(
         )
 
     def make(fn: Callable[..., Any]) -> Tool:
-        tool_name: str = name or getattr(fn, "__name__", "")
+        tool_name = name or str(getattr(fn, "__name__", ""))
         parameters = _parameters(fn, tool_name)
         return Tool(
             fn,
@@ -183,8 +183,9 @@ def _unchecked(arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 def is_async(fn: object) -> bool:
     """Whether calling ``fn`` gives a coroutine."""
-    call = getattr(type(fn), "__call__", None)
-    return inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(call)
+    if inspect.iscoroutinefunction(fn):
+        return True
+    return callable(fn) and inspect.iscoroutinefunction(type(fn).__call__)
 
 
 def _description(fn: Callable[..., Any]) -> str:
@@ -235,11 +236,9 @@ def _field(parameter: inspect.Parameter, hint: Any) -> Any:
 
 def _schema(parameters: type[msgspec.Struct], name: str) -> dict[str, Any]:
     try:
-        _, components = msgspec.json.schema_components(
-            [parameters], ref_template="#/$defs/{name}"
-        )
+        _, components = msgspec.json.schema_components([parameters], ref_template="#/$defs/{name}")
     except TypeError as error:
-        raise InvalidAgent(f"tool {name!r}: a parameter's type has no JSON schema: {error}") from error
+        raise InvalidAgent(f"tool {name!r}: a parameter has no JSON schema: {error}") from error
     schema: dict[str, Any] = components.pop(parameters.__name__)
     schema.pop("title", None)
     return schema | {"$defs": components} if components else schema
@@ -253,5 +252,3 @@ def _converter(parameters: type[msgspec.Struct]) -> Arguments:
         return {name: getattr(converted, name) for name in names}
 
     return convert
-
-

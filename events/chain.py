@@ -68,7 +68,7 @@ def _see(record: StoredRecord) -> _Seen | None:
     try:
         prev = _read_prev(record.payload)
         return _Seen(record, prev, digest(record.topic, record.version, record.payload))
-    except (ValueError, TypeError, AttributeError, RecursionError):
+    except (MsgspecError, ValueError, TypeError, AttributeError, RecursionError):
         return None
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple, get_args
 
-from msgspec import convert
+from msgspec import MsgspecError, convert
 from msgspec.json import Decoder, Encoder
 from msgspec.structs import replace
 
@@ -32,6 +32,7 @@ _KINDS: Mapping[str, type[SessionEvent]] = {
     str(kind.__struct_config__.tag): kind for kind in get_args(SessionEvent)
 }
 _UNREADABLE = (
+    MsgspecError,
     ValueError,
     TypeError,
     LookupError,
@@ -127,7 +128,7 @@ def _with_tags(topic: str, event: SessionEvent) -> bytes:
         raise Unstorable(f"{topic}: {error}", path=topic) from None
     except RecursionError:
         raise Unstorable(f"{topic}: nested deeper than the stack allows here", path=topic) from None
-    except (TypeError, ValueError) as error:
+    except (MsgspecError, TypeError, ValueError) as error:
         reason = f"{topic}: a field is not of its declared type ({type(error).__name__})"
         raise Unstorable(reason, path=topic) from None
 

@@ -13,7 +13,6 @@ from msgspec import Struct
 
 from .messages import Content, Outcome, Policy, ToolCall, ToolSpec, Usage
 
-
 Status: TypeAlias = Literal["idle", "running", "failed", "awaiting-approval"]
 
 FinishReason: TypeAlias = Literal["stop", "max-steps", "budget"]

@@ -151,15 +151,15 @@ def _plain_dict(value: dict[Any, Any], room: int) -> dict[Any, Any]:
     if not room:
         raise _too_deep()
     items: dict[Any, Any] = {}
-    key = None
+    pairs, key = list(dict.items(value)), None
     try:
-        for key, item in list(dict.items(value)):
+        for key, item in pairs:
             name = key if type(key) is str else _plain_key(key)
             items[name] = item if type(item) in _KEPT else _plain(item, room - 1)
     except Exception as error:
         refusal = _refusal(error, _step(key))
         raise refusal from refusal.__cause__
-    if len(items) < len(value):
+    if len(items) < len(pairs):
         raise _Refusal("has two keys that become one when stored; rename one of them")
     return items
 

@@ -6,7 +6,8 @@ nothing else. This layer imports ``events`` only.
 
 from .checkpoint import Checkpoint, checkpoints
 from .phases import TRANSITIONS, Phase, check_transition
-from .session import (
+from .session import evolve, fold
+from .state import (
     INITIAL,
     EndedTurn,
     Halt,
@@ -18,8 +19,7 @@ from .session import (
     Running,
     SessionState,
     Settled,
-    evolve,
-    fold,
+    Stage,
 )
 from .transcript import Transcript, check_transcript
 from .usage import SessionUsage, evolve_usage, fold_usage
@@ -40,6 +40,7 @@ __all__ = [
     "SessionState",
     "SessionUsage",
     "Settled",
+    "Stage",
     "Transcript",
     "check_transcript",
     "check_transition",

@@ -20,7 +20,8 @@ from ..events.session import (
     TurnStarted,
     UnknownEvent,
 )
-from .session import INITIAL, SessionState, evolve
+from .session import evolve
+from .state import INITIAL, SessionState
 
 _SAVING = (
     TurnStarted,

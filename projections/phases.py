@@ -57,7 +57,7 @@ _ANYWHERE: Mapping[type[Event], Phase | None] = {
 def _phase(
     *staying: type[Event], **leading: tuple[type[Event], ...]
 ) -> Mapping[type[Event], frozenset[Phase] | None]:
-    table: dict[type[Event], frozenset[Phase] | None] = {e: None for e in (*_ANYWHERE, *staying)}
+    table: dict[type[Event], frozenset[Phase] | None] = dict.fromkeys((*_ANYWHERE, *staying))
     for name, events in leading.items():
         for event in events:
             table[event] = (table.get(event) or frozenset()) | {Phase[name]}

@@ -92,8 +92,8 @@ def check_transcript(messages: Iterable[Message]) -> None:
             case ToolMessage(call_id=call_id):
                 if not owed or owed.pop(0) != call_id:
                     raise InvalidTranscript(
-                        f"message {place} is a result of call {call_id!r} out of its place: results "
-                        "follow their calls directly, one for each, in call order",
+                        f"message {place} is a result of call {call_id!r} out of its place: "
+                        "results follow their calls directly, one for each, in call order",
                         call_id=call_id,
                     )
             case _ if owed:

@@ -38,8 +38,9 @@ def evolve_usage(usage: SessionUsage, event: AnyEvent) -> SessionUsage:
             return usage
 
 
-def fold_usage(events: Iterable[AnyEvent], usage: SessionUsage = SessionUsage()) -> SessionUsage:
+def fold_usage(events: Iterable[AnyEvent]) -> SessionUsage:
     """The usage after all of ``events``."""
+    usage = SessionUsage()
     for event in events:
         usage = evolve_usage(usage, event)
     return usage

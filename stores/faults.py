@@ -64,8 +64,8 @@ def _of_sqlite(error: sqlite3.Error, place: str) -> StoreError:
             )
         case sqlite3.SQLITE_CANTOPEN:
             return StoreUnavailable(
-                f"{place} can't be opened; this user needs read and write permission on the "
-                "file and on its directory"
+                f"{place} can't be opened; it must be there, and this user needs read and write "
+                "permission on it and on its directory"
             )
         case sqlite3.SQLITE_IOERR:
             return StoreUnavailable(

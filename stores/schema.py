@@ -8,6 +8,7 @@ migrations it has seen. A migration that was released is never changed.
 from __future__ import annotations
 
 import sqlite3
+from contextlib import suppress
 from time import monotonic, sleep
 from typing import NamedTuple
 
@@ -58,11 +59,14 @@ def prepare(connection: sqlite3.Connection, place: str, timeout: float) -> None:
 
     Raises ``NotAStore``, ``StoreTooNew`` or ``sqlite3.Error``, and then has changed nothing.
     """
-    missing = _missing(_identity(connection), place)
-    if missing or _journal_mode(connection) == "delete":
+    if _missing(_identity(connection), place):
         _use_wal(connection, place, timeout)
-    if missing:
         _migrate(connection, place)
+    elif _journal_mode(connection) == "delete":
+        # Some ways of copying a database leave its log behind. Where nothing can be written,
+        # there is no writer whom readers would have to wait for.
+        with suppress(sqlite3.OperationalError, StoreUnavailable):
+            _use_wal(connection, place, timeout)
 
 
 def _identity(connection: sqlite3.Connection) -> Identity:

@@ -35,9 +35,12 @@ class CommandGroup(TyperGroup):
             return super().invoke(ctx)
 
 
-def complain(text: str) -> None:
-    """Say on stderr, in one line, what is wrong."""
-    sys.stderr.write(f"error: {printable(text)}\n")
+def complain(text: str, code: str = "") -> None:
+    """Say on stderr what is wrong: in one line, with the error's code, but for our own lists of
+    what else could be written."""
+    said, *more = text.splitlines() or [""]
+    marked = f"{said} [{code}]" if code else said
+    sys.stderr.write("".join(f"{printable(line)}\n" for line in (f"error: {marked}", *more)))
 
 
 @contextmanager
@@ -45,14 +48,15 @@ def _errors_in_one_line() -> Iterator[None]:
     try:
         yield
     except TurnstreamError as error:
-        complain(f"{error} [{error.code}]")
+        complain(str(error), error.code)
         raise typer.Exit(MISUSED if isinstance(error, _MISUSE) else WRONG) from None
     except KeyboardInterrupt:
         raise typer.Exit(INTERRUPTED) from None
     except BrokenPipeError:
         raise
     except OSError as error:
-        complain(f"{error.filename or 'system'}: {error.strerror or error} [os]")
+        where = f"{error.filename}: " if error.filename else ""
+        complain(f"{where}{error.strerror or error}", "os")
         raise typer.Exit(WRONG) from None
 
 

@@ -11,8 +11,9 @@ import typer
 from ...events.codec import CODEC
 from ...events.envelope import StoredRecord
 from ...events.errors import CorruptEvent
+from ...events.rendering import well_formed
 from ...events.session import AnyEvent, Status
-from ...projections.session import fold
+from ...projections import fold
 from ...stores import EventStore, SessionRow
 from .boundary import WRONG, CommandGroup
 from .chats import has_lines, read_chats
@@ -51,6 +52,18 @@ def _known_status(status: str | None) -> str | None:
     return status
 
 
+def _readable(file: Path) -> Path:
+    if str(file) != "-" and (not file.exists() or file.is_dir()):
+        raise typer.BadParameter(f"{str(file)!r} is no file")
+    return file
+
+
+def _encodable(name: str | None) -> str | None:
+    if name is not None and well_formed(name) != name:
+        raise typer.BadParameter("these bytes are no text")
+    return name
+
+
 StoreUrl = Annotated[
     str,
     typer.Option("--store", envvar="TURNSTREAM_STORE", metavar="URL", help="The store's address."),
@@ -77,7 +90,9 @@ def sessions(
     status: Annotated[
         str | None, typer.Option(callback=_known_status, help=f"{', '.join(get_args(Status))}.")
     ] = None,
-    agent: Annotated[str | None, typer.Option(help="The agent's name.")] = None,
+    agent: Annotated[
+        str | None, typer.Option(callback=_encodable, help="The agent's name.")
+    ] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="At most so many.")] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -133,9 +148,8 @@ def import_(
     file: Annotated[
         Path,
         typer.Argument(
-            exists=True,
-            dir_okay=False,
-            allow_dash=True,
+            metavar="FILE",
+            callback=_readable,
             help="JSON, or JSON lines, perhaps packed with gzip; - reads standard input.",
         ),
     ],
@@ -145,7 +159,9 @@ def import_(
         str | None,
         typer.Option(help="The session's id; of several conversations, how their ids begin."),
     ] = None,
-    agent: Annotated[str, typer.Option(help="The agent the sessions belong to.")] = "imported",
+    agent: Annotated[
+        str, typer.Option(callback=_encodable, help="The agent the sessions belong to.")
+    ] = "imported",
     as_json: AsJson = False,
 ) -> None:
     """Import conversations in OpenAI chat format, each as a session.
@@ -171,7 +187,7 @@ def demo(
             "--store",
             envvar="TURNSTREAM_STORE",
             metavar="URL",
-            help="Keep the session there, not in a temporary file.",
+            help="Leave the session there; without, it is in a temporary file.",
         ),
     ] = None,
     keep: Annotated[bool, typer.Option("--keep", help="Keep the demo's files, and say where.")] = (

@@ -16,7 +16,7 @@ from ...events.messages import (
     Usage,
     UserMessage,
 )
-from ...projections.session import (
+from ...projections import (
     InDoubt,
     OpenCall,
     OpenTurn,
@@ -24,8 +24,8 @@ from ...projections.session import (
     Running,
     SessionState,
     Settled,
-    Stage,
 )
+from ...projections.state import Stage
 from .summaries import call_text, content_text
 from .text import printable, printable_lines
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -59,6 +60,7 @@ class JsonNarrator:
         """An event in a line."""
         if isinstance(moment, StoredRecord):
             write_line(record_line(moment))
+            sys.stdout.flush()
 
     def conclude(self, session_id: str, checks: Sequence[Check]) -> None:
         """All checks in a line."""

@@ -51,7 +51,7 @@ def report(outcomes: Iterable[Imported], source: BufferedReader) -> Tally:
         for imported in _followed(outcomes, source):
             tally.add(imported)
             if imported.outcome == "failed":
-                complain(f"{_place(imported)}: {imported.reason}")
+                complain(f"{_place(imported)}: {printable(imported.reason)}")
     except KeyboardInterrupt:
         sys.stderr.write(f"interrupted: {tally}; run it again to go on\n")
         raise

@@ -54,7 +54,7 @@ def quoted(value: Any) -> str:
 def utc(moment: datetime | None) -> str:
     """A moment to the millisecond; dashes for an unknown one."""
     if moment is None:
-        return "----------- --:--:--"
+        return "-" * len("2000-01-01 00:00:00.000Z")
     return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S}.{moment.microsecond // 1000:03d}Z"
 
 

@@ -52,4 +52,6 @@ class CallLog:
 
     def read(self) -> Sequence[Called]:
         """All calls, in the order they were made."""
+        if not self._path.exists():
+            return []
         return [_read(line) for line in self._path.read_bytes().splitlines()]

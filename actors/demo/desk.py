@@ -28,7 +28,7 @@ class OrderDesk:
 
     def set_up(self) -> None:
         """Fill a new database with the data set that comes with this package."""
-        script = get_data(__package__, "orders.sql") or b""
+        script = get_data(__name__, "orders.sql") or b""
         with closing(sqlite3.connect(self._path)) as desk:
             desk.executescript(script.decode())
 

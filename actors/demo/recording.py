@@ -10,7 +10,7 @@ from os import getpid
 from pkgutil import get_data
 
 from ...events.messages import Content, ModelTurn, UserMessage
-from ...projections.session import SessionState, fold
+from ...projections import SessionState, fold
 from ..importing import transcript_events
 from ..models import Delta, ModelRequest
 from ..testing import RecordedModel
@@ -24,7 +24,7 @@ HELD_CALL = "call_refund_lamp"
 @cache
 def recording() -> SessionState:
     """The conversation that comes with this package, as the fold of its events."""
-    chat = json.loads(get_data(__package__, "conversation.json") or b"[]")
+    chat = json.loads(get_data(__name__, "conversation.json") or b"[]")
     return fold(transcript_events(chat, agent=AGENT, at=datetime.fromtimestamp(0, UTC)))
 
 

@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 from ...events.codec import CODEC
 from ...events.envelope import StoredRecord
-from ...projections.session import INITIAL, Running, SessionState, Settled, evolve
+from ...projections import INITIAL, Running, SessionState, Settled, evolve
 from ...stores import EventStore, Subscription
 from .calls import CallLog
 from .desk import OrderDesk

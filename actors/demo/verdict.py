@@ -23,7 +23,7 @@ from ...events.session import (
     ToolCallStarted,
     ToolResultRecorded,
 )
-from ...projections.session import fold
+from ...projections import fold
 from .calls import Called, ModelAsked, ToolRan
 from .desk import Refund
 from .recording import recording

@@ -59,7 +59,9 @@ def run(store: str) -> Iterator[Run]:
         tools = options.pop("tools", [add])
         limits = {k: options.pop(k) for k in ("max_steps", "tool_concurrency") if k in options}
         model = options.pop("model", None) or ScriptedModel(script)
-        system = ActorSystem(Agent("agent", model=model, tools=tools, **limits), store=on, **options)
+        system = ActorSystem(
+            Agent("agent", model=model, tools=tools, **limits), store=on, **options
+        )
         systems.append(system)
         return system
 
@@ -84,7 +86,9 @@ def test_a_turn_runs_its_tools_and_ends_with_the_answer(run: Run) -> None:
 
 
 def test_a_later_turn_sees_the_earlier_ones_and_counts_for_itself(run: Run) -> None:
-    model = ScriptedModel([ModelTurn("one", usage=Usage(1, 1)), ModelTurn("two", usage=Usage(2, 2))])
+    model = ScriptedModel(
+        [ModelTurn("one", usage=Usage(1, 1)), ModelTurn("two", usage=Usage(2, 2))]
+    )
     session = run([], model=model).session("s")
     session.send("a").result(WAIT)
     result = session.send("b").result(WAIT)
@@ -391,9 +395,7 @@ def test_the_next_send_finishes_a_failed_turn_first(run: Run, tmp_path: Path) ->
     assert [_text(each) for each in session.messages] == ["a", "one", "b", "two"]
 
 
-def test_every_input_that_waits_behind_a_failing_turn_hears_of_it(
-    run: Run, tmp_path: Path
-) -> None:
+def test_every_input_that_waits_behind_a_failing_turn_hears_of_it(run: Run, tmp_path: Path) -> None:
     begin = threading.Event()
 
     def model(request: ModelRequest) -> str:
@@ -577,9 +579,9 @@ def test_policies_that_are_not_there_yet_are_refused(run: Run) -> None:
 
 
 def test_a_script_that_is_used_up_fails_loudly(run: Run) -> None:
+    session = run(["one"]).session("s")
+    session.send("a").result(WAIT)
     with pytest.raises(TurnError, match="2") as failure:
-        session = run(["one"]).session("s")
-        session.send("a").result(WAIT)
         session.send("b").result(WAIT)
     assert isinstance(failure.value.__cause__, ScriptExhausted)
 

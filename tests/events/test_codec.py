@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from turnstream.events import (
     CODEC,
+    MAX_DEPTH,
     TOPICS,
     Budget,
     FilePart,
@@ -218,6 +219,22 @@ def test_a_field_this_version_does_not_know_is_ignored() -> None:
 def test_what_is_no_plain_data_is_refused_by_name(event: SessionEvent) -> None:
     with pytest.raises(Unstorable, match=topic_of(type(event))):
         CODEC.encode(event)
+
+
+@pytest.mark.parametrize("depth", [MAX_DEPTH + 1, 900, 5000])
+def test_what_is_nested_deeper_than_plain_data_is_refused(depth: int) -> None:
+    value: Any = 1
+    for _ in range(depth):
+        value = [value]
+    with pytest.raises(Unstorable, match="nested deeper"):
+        CODEC.encode(StateChanged(at=AT, value=value))
+
+
+def test_what_contains_itself_is_refused() -> None:
+    value: dict[str, Any] = {}
+    value["self"] = [value]
+    with pytest.raises(Unstorable, match="nested deeper"):
+        CODEC.encode(StateChanged(at=AT, value=value))
 
 
 def test_schemas_of_tools_keep_any_value() -> None:

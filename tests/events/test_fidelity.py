@@ -182,7 +182,21 @@ def test_every_character_survives_in_every_text(code_point: int) -> None:
         json.loads(payload)
 
 
-@pytest.mark.parametrize("text", ["a\ud83d b", "\ude00", "\ud83d" + "\ude00", "\\\ud83d\\\\ud83d"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a\ud83d b",
+        "\ude00",
+        "\ud83d" + "\ude00",
+        "\ud83d\ud83d" + "\ude00\ude00",
+        "\\\ud83d\\\\ud83d",
+        "\\ud83d\ude00",
+        "\\\\ud83d" + "\ude00",
+        "\ud83d\\ude00",
+        "\ud83d\U0001f600\ude00",
+    ],
+    ids=ascii,
+)
 def test_halves_of_surrogate_pairs_survive_in_every_text(text: str) -> None:
     for event in texts_everywhere(text):
         topic, payload = CODEC.encode(event)

@@ -242,6 +242,17 @@ def test_a_value_that_raises_while_it_is_read_is_refused(error: Exception) -> No
     assert "hunter2" not in str(refused.value)
 
 
+def test_a_value_that_grows_while_it_is_read_is_taken_as_it_was() -> None:
+    class Growing:
+        def model_dump(self) -> int:
+            value["late"] = 1
+            value["rows"].append(2)
+            return 7
+
+    value: dict[str, Any] = {"rows": [Growing()], "last": True}
+    assert plain(value) == {"rows": [7], "last": True}
+
+
 def nested_lists(depth: int) -> Any:
     value: list[Any] = []
     for _ in range(depth - 1):

@@ -10,6 +10,7 @@ import pytest
 
 Child: TypeAlias = "subprocess.Popen[str]"
 StartChild: TypeAlias = Callable[..., Child]
+Mount: TypeAlias = Callable[[str], Path]
 
 
 @pytest.fixture
@@ -35,3 +36,19 @@ def start_child() -> Iterator[StartChild]:
 def path(tmp_path: Path) -> Path:
     """Where a store's file may be."""
     return tmp_path / "streams.db"
+
+
+@pytest.fixture
+def mount(tmp_path: Path) -> Iterator[Mount]:
+    """Mount a file system of its own, with options such as ``size=1m``."""
+    place = tmp_path / "medium"
+    place.mkdir()
+
+    def mounted(options: str) -> Path:
+        command = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(place)]
+        if subprocess.run(command, capture_output=True, check=False).returncode:
+            pytest.skip("this user can't mount a file system")
+        return place
+
+    yield mounted
+    subprocess.run(["umount", "-l", str(place)], capture_output=True, check=False)
