@@ -163,8 +163,8 @@ class SessionActor(PooledActor):
 
     def _read(self) -> None:
         records = self._runtime.store.read(self._id, after=self._version)
-        decode = CODEC.decode
-        self._state = fold((decode(r.topic, r.payload) for r in records), self._state)
+        decode = CODEC.recorded
+        self._state = fold([decode(record).event for record in records], self._state)
         if records:
             last = records[-1]
             self._version = last.version

@@ -8,7 +8,7 @@ from secrets import token_hex
 from types import TracebackType
 
 from ..events.codec import CODEC
-from ..events.envelope import RecordedEvent, StoredRecord
+from ..events.envelope import RecordedEvent
 from ..events.errors import InvalidAgent, NotSupported
 from ..events.identifiers import check_session_id
 from ..events.messages import Policy
@@ -92,7 +92,7 @@ class ActorSystem:
     def events(self, after: int = 0) -> Iterator[RecordedEvent]:
         """All events with positions above ``after``, in order, as far as they are there now."""
         while records := self._store.read_all(after=after):
-            yield from map(_decoded, records)
+            yield from map(CODEC.recorded, records)
             after = records[-1].position
 
     def subscribe(self, after: int = 0) -> EventSubscription:
@@ -136,7 +136,7 @@ class ActorSystem:
     def read_view(self, session_id: str) -> View:
         """A session as of now. For handles."""
         records = self._store.read(session_id)
-        events = [CODEC.decode(each.topic, each.payload) for each in records]
+        events = [CODEC.recorded(each).event for each in records]
         return View(records[-1].version if records else 0, fold(events), fold_usage(events))
 
     async def read_view_async(self, session_id: str) -> View:
@@ -145,7 +145,7 @@ class ActorSystem:
 
     def read_events(self, session_id: str, after: int) -> Sequence[RecordedEvent]:
         """A session's recorded events. For handles."""
-        return [_decoded(each) for each in self._store.read(session_id, after=after)]
+        return [CODEC.recorded(each) for each in self._store.read(session_id, after=after)]
 
 
 class EventSubscription:
@@ -155,7 +155,7 @@ class EventSubscription:
         self._records = records
 
     def __iter__(self) -> Iterator[RecordedEvent]:
-        return map(_decoded, self._records)
+        return map(CODEC.recorded, self._records)
 
     def close(self) -> None:
         """End the iteration, from whatever thread."""
@@ -166,11 +166,6 @@ class EventSubscription:
 
     def __exit__(self, *exc: object) -> None:
         self.close()
-
-
-def _decoded(record: StoredRecord) -> RecordedEvent:
-    position, session_id, version, topic, payload = record
-    return RecordedEvent(position, session_id, version, topic, CODEC.decode(topic, payload))
 
 
 def _by_name(agents: Agent | Iterable[Agent]) -> dict[str, Agent]:

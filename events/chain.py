@@ -7,6 +7,7 @@ successor to vouch for it: give ``verify`` its digest, where it is known from el
 from __future__ import annotations
 
 import json
+from base64 import urlsafe_b64encode
 from collections.abc import Iterable, Iterator
 from hashlib import sha256
 from typing import NamedTuple
@@ -38,10 +39,11 @@ _read_link = Decoder(_Link).decode
 
 
 def digest(topic: str, version: int, payload: bytes) -> str:
-    """SHA-256, in hex, of an event as it is stored. Length and version come first, so no two
-    different events are hashed as the same bytes."""
+    """SHA-256 of an event as it is stored, in unpadded base64url (43 characters). Length and
+    version come first, so no two different events are hashed as the same bytes."""
     name = topic.encode("utf-8", "surrogatepass")
-    return sha256(b"%d %d %b %b" % (version, len(name), name, payload)).hexdigest()
+    hashed = sha256(b"%d %d %b %b" % (version, len(name), name, payload)).digest()
+    return urlsafe_b64encode(hashed)[:43].decode()
 
 
 def verify(records: Iterable[StoredRecord], head: str = "") -> Fault | None:

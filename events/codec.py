@@ -15,7 +15,7 @@ from msgspec import MsgspecError, convert
 from msgspec.json import Decoder, Encoder
 from msgspec.structs import replace
 
-from .envelope import EncodedEvent
+from .envelope import EncodedEvent, RecordedEvent, StoredRecord
 from .errors import CorruptEvent, Unstorable
 from .session import (
     AnyEvent,
@@ -73,6 +73,7 @@ class Codec:
         }
         self._topic_of = {kind: topic for topic, kind in self.topics.items()}
         self._read = {topic: Decoder(kind).decode for topic, kind in self.topics.items()}
+        self._tag_end = {kind: len(f'{{"type":"{tag}",') for tag, kind in _KINDS.items()}
         self._write = Encoder().encode
 
     def topic_of(self, kind: type[SessionEvent]) -> str:
@@ -92,10 +93,24 @@ class Codec:
         check = _IS_JSON.get(kind)
         try:
             if check is None or check(event):
-                return EncodedEvent(topic, self._write(event))
+                # Without the tag: it is the topic, which stands beside the payload.
+                return EncodedEvent(topic, b"{" + self._write(event)[self._tag_end[kind] :])
         except (UnicodeEncodeError, OverflowError, TypeError, RecursionError):
             pass
         return EncodedEvent(topic, _with_tags(topic, event))
+
+    def recorded(self, record: StoredRecord) -> RecordedEvent:
+        """A stored record with its event decoded. ``CorruptEvent`` names session and version."""
+        position, session_id, version, topic, payload = record
+        try:
+            event = self.decode(topic, payload)
+        except CorruptEvent as error:
+            raise CorruptEvent(
+                f"session {session_id!r}, version {version}: {error}",
+                session_id=session_id,
+                version=version,
+            ) from None
+        return RecordedEvent(position, session_id, version, topic, event)
 
     def decode(self, topic: str, payload: bytes) -> AnyEvent:
         """The event stored under this topic, in its present shape.

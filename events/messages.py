@@ -82,7 +82,7 @@ class Usage(Struct, frozen=True, gc=False, omit_defaults=True):
         return self.input_tokens + self.output_tokens
 
     def __add__(self, other: Usage) -> Usage:
-        if other == _NOTHING:
+        if other is NO_USAGE:
             return self
         return Usage(
             self.input_tokens + other.input_tokens,
@@ -92,7 +92,7 @@ class Usage(Struct, frozen=True, gc=False, omit_defaults=True):
         )
 
 
-_NOTHING = Usage()
+NO_USAGE = Usage()
 
 
 class UserMessage(Struct, frozen=True, gc=False, omit_defaults=True, tag_field="role", tag="user"):
@@ -132,7 +132,7 @@ class ModelTurn(Struct, frozen=True, gc=False, omit_defaults=True):
 
     text: str = ""
     tool_calls: tuple[ToolCall, ...] = ()
-    usage: Usage = Usage()
+    usage: Usage = NO_USAGE
     finish_reason: str = "stop"
     parts: tuple[Any, ...] = ()
 

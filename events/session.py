@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
 
-from .messages import Content, Outcome, Policy, ToolCall, ToolSpec, Usage
+from .messages import NO_USAGE, Content, Outcome, Policy, ToolCall, ToolSpec, Usage
 
 Status: TypeAlias = Literal["idle", "running", "failed", "awaiting-approval"]
 
@@ -116,7 +116,7 @@ class ModelTurnRecorded(Event, frozen=True, tag="model_turn_recorded"):
     text: str = ""
     tool_calls: tuple[ToolCall, ...] = ()
     parts: tuple[Any, ...] = ()
-    usage: Usage = Usage()
+    usage: Usage = NO_USAGE
     model: str = ""
     finish_reason: str = "stop"
 

@@ -3,7 +3,7 @@ r"""Events in tagged form: JSON with words for what it has no word for.
 Most events are JSON as it is. One that holds anything else is stored in tagged form, and says
 so in its first member:
 
-    {"$tagged":true,"type":"tool_result_recorded","content":{"mean":{"$float":"nan"}},...}
+    {"$tagged":true,"turn_id":"turn-1","content":{"mean":{"$float":"nan"}},...}
 
 There an object with a single key that starts with one ``$`` is a value of that kind; keys of
 users that start with ``$`` have one ``$`` more. The value is made by the function registered
@@ -37,11 +37,12 @@ _SIDE_BY_SIDE = re.compile(r"\\\\|\\u(d[89ab][0-9a-f]{2})(?=\\ud[c-f])")
 
 
 def dumps(struct: Struct) -> bytes:
-    """A Struct in tagged form. Raises ``Unstorable`` if it holds what is no plain data.
+    """An event in tagged form, without its tag. Raises ``Unstorable`` if it holds what is no plain data.
 
     Halves of pairs are all that UTF-8 can't encode, and what Python then writes is JSON's escape.
     """
     tree = {"$tagged": True, **to_builtins(_rebuilt(struct, tag))}
+    tree.pop("type")
     text = json.dumps(tree, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return text.encode("utf-8", "backslashreplace")
 

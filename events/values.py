@@ -12,6 +12,7 @@ from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from enum import Enum
 from math import isfinite
+from numbers import Integral
 from typing import Any
 from uuid import UUID
 
@@ -261,6 +262,7 @@ _EXACT: tuple[tuple[Any, Callable[[Any], Any]], ...] = (
     (timedelta, lambda value: timedelta(value.days, value.seconds, value.microseconds)),
     (Decimal, Decimal),
     (UUID, lambda value: UUID(int=value.int)),
+    (Integral, int),
 )
 
 

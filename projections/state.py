@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 
 from msgspec import Struct
 
-from ..events.messages import AssistantMessage, Content, Policy, ToolCall, ToolMessage, Usage
+from ..events.messages import NO_USAGE, AssistantMessage, Content, Policy, ToolCall, ToolMessage, Usage
 from ..events.session import AgentConfigured, Budget, FinishReason, Owner, Status
 from .phases import Phase
 from .transcript import Transcript
@@ -74,7 +74,7 @@ class OpenTurn(Struct, frozen=True, gc=False):
     discarded: int = 0
     calls: tuple[OpenCall, ...] = ()
     tool_calls: int = 0
-    usage: Usage = Usage()
+    usage: Usage = NO_USAGE
     halt: Halt | None = None
 
 
@@ -102,8 +102,8 @@ class SessionState(Struct, frozen=True, gc=False):
     turn: OpenTurn | None = None
     turns: int = 0
     ended: EndedTurn | None = None
-    usage: Usage = Usage()
-    discarded_usage: Usage = Usage()
+    usage: Usage = NO_USAGE
+    discarded_usage: Usage = NO_USAGE
     application: Any = None
     unfolded: str = ""
 

@@ -11,7 +11,6 @@ pytest finds the tests by their names; nothing here needs it to be installed.
 
 from __future__ import annotations
 
-import unittest
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from datetime import timedelta
@@ -21,6 +20,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from threading import Thread
 from typing import Any, ClassVar
+from unittest import SkipTest
 
 from ..events.envelope import EncodedEvent
 from ..events.errors import (
@@ -66,9 +66,8 @@ class StoreConformance:
             yield store
 
     def needs_durability(self) -> None:
-        """Skip the test for a store that does not outlive its process."""
         if not self.durable:
-            raise unittest.SkipTest("the store does not outlive its process")
+            raise SkipTest("the store does not outlive its process")
 
     def test_an_append_returns_the_new_version_and_the_last_position(self, tmp_path: Path) -> None:
         with self.store(tmp_path) as store:

@@ -8,6 +8,7 @@ from pathlib import Path
 from threading import Lock
 
 from ..events.errors import NotAStore, StoreUnavailable
+from .faults import store_errors
 
 MEMORY = ":memory:"
 
@@ -34,15 +35,17 @@ def create(path: Path, timeout: float) -> sqlite3.Connection:
 
 
 class DataVersion:
-    """Notices what other connections commit to the file at ``path``: a ``Tide``."""
+    """What other connections commit to the file at ``path``, as ``ForeignCommits``."""
 
     def __init__(self, path: Path, timeout: float) -> None:
+        self._place = str(path)
         self._lock = Lock()
-        self._connection: sqlite3.Connection | None = connect(path, timeout)
         self._last = 0
+        with store_errors(self._place):
+            self._connection: sqlite3.Connection | None = connect(path, timeout)
 
-    def level(self) -> int:
-        with self._lock:
+    def mark(self) -> int:
+        with self._lock, store_errors(self._place):
             if self._connection is not None:
                 (self._last,) = self._connection.execute("PRAGMA data_version").fetchone()
             return self._last

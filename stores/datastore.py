@@ -13,7 +13,6 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from eventsourcing.domain import EventSourcingError
 from eventsourcing.persistence import ConnectionPoolClosedError
 from eventsourcing.sqlite import SQLiteConnection, SQLiteConnectionPool, SQLiteDatastore
 
@@ -21,10 +20,10 @@ from ..events.envelope import StoredRecord
 from ..events.errors import StoreClosed
 from .committer import Committer, Write
 from .connections import MEMORY, DataVersion, connect, create
-from .faults import store_error
+from .faults import store_errors
 from .pages import read_log
 from .schema import prepare
-from .subscription import Bell, LogSubscription
+from .subscription import Listeners, LogSubscription
 from .transaction import Writer
 
 Synchronous: TypeAlias = Literal["full", "normal"]
@@ -88,7 +87,7 @@ class SessionDatastore(SQLiteDatastore):
         self.pool: SessionPool = SessionPool(path, timeout=timeout)
         self.place = "the in-memory store" if path is None else str(path)
         self.pid = os.getpid()
-        self.bell = Bell()
+        self.listeners = Listeners()
         self._path, self._timeout = path, timeout
         self._own = None if path is None else _open_writer(path, synchronous, timeout)
         if path is None:
@@ -102,23 +101,21 @@ class SessionDatastore(SQLiteDatastore):
         """A cursor that is this thread's alone for the while; what fails is a ``StoreError``."""
         if os.getpid() != self.pid:
             raise StoreClosed(f"{self.place} was opened before a fork; open it in this process")
-        try:
+        with store_errors(self.place):
             connection = self.pool.get_connection()
             try:
                 yield connection.plain
             finally:
                 self.pool.put_connection(connection)
-        except (sqlite3.Error, EventSourcingError) as error:
-            raise store_error(error, self.place) from error
 
     def follow(self, after: int) -> LogSubscription:
         """All events with positions above ``after``, and then those that come."""
-        tide = None if self._path is None else DataVersion(self._path, self._timeout)
-        return LogSubscription(self._read_log, self.bell, after=after, tide=tide)
+        foreign = None if self._path is None else DataVersion(self._path, self._timeout)
+        return LogSubscription(self._read_log, self.listeners, after=after, foreign=foreign)
 
     def close(self) -> None:
         """Finish what was submitted, then release everything. May be called more than once."""
-        self.bell.close()
+        self.listeners.close()
         self.writes.close()
         self.pool.close()
         if self._own is not None:
@@ -136,22 +133,19 @@ class SessionDatastore(SQLiteDatastore):
 
     def _commit(self, writes: Sequence[Write[Any]]) -> Sequence[object]:
         outcomes = self._writer.commit(writes)
-        self.bell.ring()
+        self.listeners.notify()
         return outcomes
 
 
 def _open_writer(path: Path, synchronous: Synchronous, timeout: float) -> sqlite3.Cursor:
     """The cursor of the connection that writes."""
-    try:
-        with ExitStack() as undo:
-            connection = create(path, timeout)
-            undo.callback(connection.close)
-            prepare(connection, str(path), timeout)
-            connection.execute(_SYNCHRONOUS[synchronous])
-            connection.execute("PRAGMA journal_size_limit = 16000000")
-            # The writer waits for others in its own way.
-            connection.execute("PRAGMA busy_timeout = 0")
-            undo.pop_all()
-            return connection.cursor()
-    except sqlite3.Error as error:
-        raise store_error(error, str(path)) from error
+    with store_errors(str(path)), ExitStack() as undo:
+        connection = create(path, timeout)
+        undo.callback(connection.close)
+        prepare(connection, str(path), timeout)
+        connection.execute(_SYNCHRONOUS[synchronous])
+        connection.execute("PRAGMA journal_size_limit = 16000000")
+        # The writer waits for others in its own way.
+        connection.execute("PRAGMA busy_timeout = 0")
+        undo.pop_all()
+        return connection.cursor()

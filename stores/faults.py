@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
 
+from eventsourcing.domain import EventSourcingError
 from eventsourcing.persistence import ConnectionPoolClosedError, ConnectionUnavailableError
 
 from ..events.errors import NotAStore, StoreBusy, StoreClosed, StoreError, StoreUnavailable
@@ -15,6 +18,15 @@ def store_error(error: Exception, place: str) -> StoreError:
     if told is not error:
         told.__cause__ = error
     return told
+
+
+@contextmanager
+def store_errors(place: str) -> Iterator[None]:
+    """Whatever SQLite or a pool raises within is raised as a ``StoreError``."""
+    try:
+        yield
+    except (sqlite3.Error, EventSourcingError) as error:
+        raise store_error(error, place) from error
 
 
 def closed(place: str) -> StoreClosed:

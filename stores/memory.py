@@ -14,7 +14,7 @@ from ..events.envelope import StoredRecord
 from ..events.errors import SessionDeleted, StoreClosed, StoreError, WrongExpectedVersion
 from ..events.session import Status
 from .port import Append, Appended, SessionRow
-from .subscription import Bell, LogSubscription
+from .subscription import Listeners, LogSubscription
 from .validity import check_append, check_session_id
 
 
@@ -31,7 +31,7 @@ class MemoryStore:
         self._tombstones: set[str] = set()
         self._position = self._generation = 0
         self._closed = False
-        self._bell = Bell()
+        self._listeners = Listeners()
 
     def append(self, append: Append) -> Appended:
         check_append(append)
@@ -44,9 +44,9 @@ class MemoryStore:
             records = self._records(append)
             self._log += records
             self._streams.setdefault(append.session_id, []).extend(records)
-            self._rows[append.session_id] = self._row(append)
+            self._rows[append.session_id] = self._row(append, records[-1].version)
             self._position += len(records)
-        self._bell.ring()
+        self._listeners.notify()
         return Appended(records[-1].version, records[-1].position)
 
     def submit(self, append: Append, done: Callable[[Appended | StoreError], None]) -> None:
@@ -72,11 +72,7 @@ class MemoryStore:
 
     def subscribe(self, *, after: int = 0) -> LogSubscription:
         with self._opened():
-            return LogSubscription(
-                lambda position, limit: self.read_all(after=position, limit=limit),
-                self._bell,
-                after=after,
-            )
+            return LogSubscription(self._page, self._listeners, after=after)
 
     def session(self, session_id: str) -> SessionRow | None:
         check_session_id(session_id)
@@ -120,32 +116,27 @@ class MemoryStore:
 
     def close(self) -> None:
         self._closed = True
-        self._bell.close()
+        self._listeners.close()
 
     def _opened(self) -> RLock:
         if self._closed:
             raise StoreClosed("the memory store was closed; make a new one")
         return self._lock
 
+    def _page(self, after: int, limit: int) -> Sequence[StoredRecord]:
+        return self.read_all(after=after, limit=limit)
+
     def _records(self, append: Append) -> list[StoredRecord]:
+        sid, position, version = append.session_id, self._position, append.expected_version
         return [
-            StoredRecord(
-                self._position + n,
-                append.session_id,
-                append.expected_version + n,
-                topic,
-                bytes(payload),
-            )
+            StoredRecord(position + n, sid, version + n, topic, bytes(payload))
             for n, (topic, payload) in enumerate(append.events, 1)
         ]
 
-    def _row(self, append: Append) -> SessionRow:
-        sid, version, change = append.session_id, append.expected_version, append.row
-        created = self._rows[sid].created if version else change.at
-        version += len(append.events)
-        return SessionRow(
-            sid, version, change.status, change.agent, change.tenant, created, change.at
-        )
+    def _row(self, append: Append, version: int) -> SessionRow:
+        sid, row = append.session_id, append.row
+        created = self._rows[sid].created if sid in self._rows else row.at
+        return SessionRow(sid, version, row.status, row.agent, row.tenant, created, row.at)
 
 
 def _written_before(append: Append, stream: Sequence[StoredRecord]) -> Appended:

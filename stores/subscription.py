@@ -1,7 +1,7 @@
 """The log of all events, read and then followed.
 
 The thread that iterates does all the work: it reads, and when it has read everything it waits to
-be woken. Writers in this process ring a bell. For those in other processes it looks, a few times
+be notified. Writers in this process notify it. For those in other processes it looks, some times
 a second, at a number that changes with their every commit. So there is no thread to leave behind.
 """
 
@@ -18,10 +18,10 @@ POLL_SECONDS = 0.05
 PAGE = 500
 
 
-class Tide(Protocol):
+class ForeignCommits(Protocol):
     """Tells whether other processes committed."""
 
-    def level(self) -> int:
+    def mark(self) -> int:
         """A number that is another one after each commit of another process."""
         ...
 
@@ -29,25 +29,25 @@ class Tide(Protocol):
         """Release what it holds. May be called more than once."""
 
 
-class Bell:
-    """Wakes the subscriptions of a store when something was written."""
+class Listeners:
+    """The open subscriptions of a store."""
 
     def __init__(self) -> None:
         self._lock = Lock()
         self._subscriptions: tuple[LogSubscription, ...] = ()
 
-    def ring(self) -> None:
-        """Wake every subscription."""
+    def notify(self) -> None:
+        """Tell every subscription that something was written."""
         for subscription in self._subscriptions:
-            subscription.wake()
+            subscription.notify()
 
-    def hang(self, subscription: LogSubscription) -> None:
-        """Wake this one too, from now on."""
+    def add(self, subscription: LogSubscription) -> None:
+        """Notify this one too, from now on."""
         with self._lock:
             self._subscriptions = (*self._subscriptions, subscription)
 
-    def take_down(self, subscription: LogSubscription) -> None:
-        """Wake this one no more."""
+    def remove(self, subscription: LogSubscription) -> None:
+        """Notify this one no more."""
         with self._lock:
             self._subscriptions = tuple(s for s in self._subscriptions if s is not subscription)
 
@@ -64,24 +64,24 @@ class LogSubscription:
     def __init__(
         self,
         read: Callable[[int, int], Sequence[StoredRecord]],
-        bell: Bell,
+        listeners: Listeners,
         *,
         after: int,
-        tide: Tide | None = None,
+        foreign: ForeignCommits | None = None,
     ) -> None:
         self._read = read
-        self._bell = bell
+        self._listeners = listeners
         self._after = after
-        self._tide = tide
-        self._woken = Event()
+        self._foreign = foreign
+        self._notified = Event()
         self._closed = False
-        bell.hang(self)
+        listeners.add(self)
 
     def __iter__(self) -> Iterator[StoredRecord]:
         while not self._closed:
-            # Both before the read: what is committed during it must wake us again.
-            self._woken.clear()
-            level = self._level()
+            # Both before the read: what is committed during it must be noticed after it.
+            self._notified.clear()
+            mark = self._mark()
             records = self._page()
             for record in records:
                 if self._closed:
@@ -89,7 +89,7 @@ class LogSubscription:
                 self._after = record.position
                 yield record
             if not records:
-                self._wait(level)
+                self._wait(mark)
 
     def __enter__(self) -> LogSubscription:
         return self
@@ -97,17 +97,17 @@ class LogSubscription:
     def __exit__(self, *exc: object) -> None:
         self.close()
 
-    def wake(self) -> None:
+    def notify(self) -> None:
         """There may be something to read."""
-        self._woken.set()
+        self._notified.set()
 
     def close(self) -> None:
         """End the iteration. May be called more than once."""
         self._closed = True
-        self._bell.take_down(self)
-        self._woken.set()
-        if self._tide is not None:
-            self._tide.close()
+        self._listeners.remove(self)
+        self._notified.set()
+        if self._foreign is not None:
+            self._foreign.close()
 
     def _page(self) -> Sequence[StoredRecord]:
         try:
@@ -117,11 +117,11 @@ class LogSubscription:
                 return ()
             raise
 
-    def _level(self) -> int:
-        return self._tide.level() if self._tide is not None else 0
+    def _mark(self) -> int:
+        return self._foreign.mark() if self._foreign is not None else 0
 
-    def _wait(self, level: int) -> None:
-        pause = None if self._tide is None else POLL_SECONDS
-        while not self._closed and not self._woken.wait(pause):
-            if self._level() != level:
+    def _wait(self, mark: int) -> None:
+        pause = None if self._foreign is None else POLL_SECONDS
+        while not self._closed and not self._notified.wait(pause):
+            if self._mark() != mark:
                 return

@@ -10,6 +10,7 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import Protocol
 
+from msgspec import Struct
 from rich.text import Text
 
 from ...events.envelope import StoredRecord
@@ -21,13 +22,22 @@ from .screen import screen, write_line
 from .text import json_line, printable, record_line
 
 
+class Verdict(Struct, frozen=True):
+    """What came of a performance; ``folder`` is where its files are, if they are kept."""
+
+    session_id: str
+    holds: bool
+    checks: Sequence[Check]
+    folder: str = ""
+
+
 class Narrator(Protocol):
     """Tells the audience."""
 
     def tell(self, moment: StoredRecord | Told) -> None:
         """What happened."""
 
-    def conclude(self, session_id: str, checks: Sequence[Check]) -> None:
+    def conclude(self, verdict: Verdict) -> None:
         """What came of it."""
 
 
@@ -44,13 +54,15 @@ class PlainNarrator:
         else:
             self._screen.print_in_one_line(event_line(moment, decoded(moment)))
 
-    def conclude(self, session_id: str, checks: Sequence[Check]) -> None:
+    def conclude(self, verdict: Verdict) -> None:
         """Each check, and what it was judged by."""
-        self._screen.print(Text(f"\nThe verdict on {session_id}:", "bold"))
-        for check in checks:
+        self._screen.print(Text(f"\nThe verdict on {verdict.session_id}:", "bold"))
+        for check in verdict.checks:
             mark = Text("  ok     ", "green") if check.holds else Text("  WRONG  ", "bold red")
             self._screen.print(mark.append(check.name, "default"))
             self._screen.print(Text(f"         {printable(check.found)}", "dim"))
+        if verdict.folder:
+            self._screen.print(Text(f"Its files are in {printable(verdict.folder)}"))
 
 
 class JsonNarrator:
@@ -62,10 +74,8 @@ class JsonNarrator:
             write_line(record_line(moment))
             sys.stdout.flush()
 
-    def conclude(self, session_id: str, checks: Sequence[Check]) -> None:
+    def conclude(self, verdict: Verdict) -> None:
         """All checks in a line."""
-        holds = all(check.holds for check in checks)
-        verdict = {"session_id": session_id, "holds": holds, "checks": list(checks)}
         write_line(json_line({"verdict": verdict}))
 
 
@@ -80,10 +90,10 @@ def play(url: str | None, narrator: Narrator, *, keep: bool) -> bool:
                 for moment in performance:
                     narrator.tell(moment)
             checks = stage.judge()
-        narrator.conclude(stage.session_id, checks)
-        if keep:
-            narrator.tell(Told(f"its files are in {folder}"))
-    return all(check.holds for check in checks)
+        holds = all(check.holds for check in checks)
+        kept = str(folder) if keep else ""
+        narrator.conclude(Verdict(stage.session_id, holds, checks, kept))
+    return holds
 
 
 @contextmanager

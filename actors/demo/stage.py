@@ -46,6 +46,7 @@ class Stage:
         session's events as they land, and what happens to the workers. Close it to end early."""
         self._desk.set_up()
         self._position = _last_position(self._store)
+        yield Told("an order desk's agent gets a request; its process is to be killed in a refund")
         with self._worker("--hold", HELD_CALL) as first:
             yield Told(f"worker {first.pid} begins the session")
             yield from self._until_killed(first)

@@ -12,14 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from turnstream.actors import import_transcript
 from turnstream.actors.cli.commands import app
-from turnstream.actors.cli.text import json_line, printable, printable_lines, record_line, shortened
-from turnstream.events.envelope import EncodedEvent, StoredRecord
+from turnstream.events.envelope import EncodedEvent
 from turnstream.events.rendering import well_formed
 from turnstream.stores import Append, EventStore, RowChange, open_store
 
@@ -228,7 +225,7 @@ def test_a_stream_of_several_pages_is_listed_whole(store: EventStore) -> None:
 
 def test_a_conversation_is_shown_as_people_read_it(store: EventStore) -> None:
     call = {"id": "c1", "function": {"name": "add", "arguments": '{"a": 1, "b": "x"}'}}
-    messages = [
+    messages: list[dict[str, Any]] = [
         {"role": "user", "content": "Add them.\nPlease."},
         {"role": "assistant", "content": "Adding.", "tool_calls": [call]},
         {"role": "tool", "tool_call_id": "c1", "content": "2\n3"},
@@ -290,41 +287,6 @@ def test_stored_text_never_drives_the_terminal(
     assert done.exit_code == 0
     assert DRIVING.isdisjoint(done.stdout)
     assert "[bold red]hi[/]" in done.stdout
-
-
-@given(st.text())
-def test_any_text_is_printed_in_one_line_without_driving_characters(text: str) -> None:
-    for shown in (printable(text), shortened(text, 20)):
-        assert (DRIVING | {"\n"}).isdisjoint(shown)
-        shown.encode()
-    assert "\n".join(map(printable, text.split("\n"))).count("\n") == text.count("\n")
-    assert len(printable_lines(text)) >= 1
-
-
-@given(st.text(st.characters(exclude_categories=())))
-def test_any_text_is_a_line_of_json_in_ascii(text: str) -> None:
-    line = json_line({"text": text})
-    assert line.isascii()
-    assert line.isprintable()
-    assert strict(line) == {"text": well_formed(text)}
-
-
-@given(st.binary())
-def test_any_stored_bytes_are_a_line_of_json(payload: bytes) -> None:
-    line = record_line(StoredRecord(1, "s", 1, "t", payload))
-    assert line.isprintable()
-    strict(line)
-
-
-@given(
-    st.recursive(
-        st.none() | st.booleans() | st.integers() | st.text(st.characters(exclude_categories=())),
-        lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
-    )
-)
-def test_any_stored_json_is_shown_equal(value: Any) -> None:
-    payload = json.dumps(value, indent=1).encode()
-    assert strict(record_line(StoredRecord(1, "s", 1, "t", payload)))["payload"] == value
 
 
 def test_a_terminal_with_a_small_alphabet_gets_escapes(store: EventStore) -> None:

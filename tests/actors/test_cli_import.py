@@ -247,5 +247,5 @@ def test_lines_are_read_alike_packed_or_not_and_named_or_not(
     text = lines(*conversations).encode()
     expected = [Chat(line, "", each) for line, each in enumerate(conversations, 1)]
     for given_bytes in (text, gzip.compress(text)):
-        source = BufferedReader(BytesIO(given_bytes))  # type: ignore[arg-type]
+        source: Any = BufferedReader(BytesIO(given_bytes))
         assert list(read_chats(source, by_line=by_line)) == expected

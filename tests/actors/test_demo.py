@@ -17,7 +17,7 @@ import pytest
 from msgspec.structs import replace
 
 from turnstream.actors.cli.playing import PlainNarrator, play
-from turnstream.actors.demo.calls import CallLog, ModelAsked
+from turnstream.actors.demo.calls import Called, CallLog, ModelAsked
 from turnstream.actors.demo.desk import OrderDesk, Refund
 from turnstream.actors.demo.recording import HELD_CALL, recording
 from turnstream.actors.demo.stage import Stage, Told, own_store
@@ -32,16 +32,16 @@ from turnstream.stores import Append, EventStore, RowChange, open_store
 ASKED, ANSWERED, RAN_AGAIN, REFUNDED, CHAINED, AS_RECORDED = range(6)
 
 
-class Testimony(NamedTuple):
+class Witnessed(NamedTuple):
     """What the witnesses of a performance say."""
 
     records: Sequence[StoredRecord]
-    called: Sequence[object]
+    called: Sequence[Called]
     refunds: Sequence[Refund]
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory: pytest.TempPathFactory) -> Testimony:
+def told(tmp_path_factory: pytest.TempPathFactory) -> Witnessed:
     """A performance without fault."""
     folder = tmp_path_factory.mktemp("demo")
     store = open_store(own_store(folder))
@@ -49,7 +49,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Testimony:
     list(stage.perform())
     records = store.read(stage.session_id)
     store.close()
-    return Testimony(
+    return Witnessed(
         records, CallLog(folder / "calls.jsonl").read(), OrderDesk(folder / "orders.db").refunds()
     )
 
@@ -133,6 +133,13 @@ def test_the_demo_keeps_its_files_when_asked(tmp_path: Path) -> None:
     assert {"sessions.db", "orders.db", "calls.jsonl"} <= {path.name for path in folder.iterdir()}
 
 
+def test_the_demo_as_json_names_the_files_it_keeps(tmp_path: Path) -> None:
+    running = demo(tmp_path, "--keep", "--json")
+    out, _ = running.communicate(timeout=50)
+    (folder,) = (tmp_path / "tmp").iterdir()
+    assert json.loads(out.splitlines()[-1])["verdict"]["folder"] == str(folder)
+
+
 def test_the_demo_needs_a_store_that_processes_share(tmp_path: Path) -> None:
     running = demo(tmp_path, "--store", "memory://")
     _, error = running.communicate(timeout=50)
@@ -142,7 +149,7 @@ def test_the_demo_needs_a_store_that_processes_share(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows can't interrupt a single process")
-@pytest.mark.parametrize("lines_before", [1, 8, 14])
+@pytest.mark.parametrize("lines_before", [2, 8, 15])
 def test_an_interrupted_demo_leaves_nothing_behind(tmp_path: Path, lines_before: int) -> None:
     running = demo(tmp_path)
     assert running.stdout is not None
@@ -152,7 +159,7 @@ def test_an_interrupted_demo_leaves_nothing_behind(tmp_path: Path, lines_before:
     assert (running.returncode, error) == (130, "")
     assert left_behind(tmp_path) == []
     with pytest.raises(ProcessLookupError):
-        os.kill(int(told[0].split()[2]), 0)
+        os.kill(int(told[1].split()[2]), 0)
 
 
 def test_a_worker_does_not_outlive_its_parent(tmp_path: Path, desk: OrderDesk) -> None:
@@ -207,9 +214,9 @@ def test_an_order_is_refunded_no_more_than_was_paid(desk: OrderDesk) -> None:
         desk.refund("A-1003", Decimal("1.00"), "second", 1)
 
 
-def wrong(testimony: Testimony) -> set[int]:
+def wrong(witnessed: Witnessed) -> set[int]:
     """The places of the checks that do not hold."""
-    checks = judge(Evidence(*testimony))
+    checks = judge(Evidence(*witnessed))
     return {place for place, check in enumerate(checks) if not check.holds}
 
 
@@ -229,44 +236,44 @@ def decoded(records: Sequence[StoredRecord]) -> list[SessionEvent]:
     return [event for event in events if not isinstance(event, UnknownEvent)]
 
 
-def test_nothing_is_wrong_with_a_performance_without_fault(told: Testimony) -> None:
+def test_nothing_is_wrong_with_a_performance_without_fault(told: Witnessed) -> None:
     assert wrong(told) == set()
 
 
-def test_a_second_result_of_a_call_is_found(told: Testimony) -> None:
+def test_a_second_result_of_a_call_is_found(told: Witnessed) -> None:
     events = decoded(told.records)
     result = next(each for each in events if isinstance(each, ToolResultRecorded))
     tampered = rewritten(told.records, *events, result)
     assert wrong(told._replace(records=tampered)) == {ANSWERED}
 
 
-def test_a_missing_result_of_a_call_is_found(told: Testimony) -> None:
+def test_a_missing_result_of_a_call_is_found(told: Witnessed) -> None:
     events = decoded(told.records)
     results = [each for each in events if isinstance(each, ToolResultRecorded)]
     kept = [each for each in events if each is not results[-1]]
     assert ANSWERED in wrong(told._replace(records=rewritten(told.records, *kept)))
 
 
-def test_a_model_that_was_asked_once_more_is_found(told: Testimony) -> None:
+def test_a_model_that_was_asked_once_more_is_found(told: Witnessed) -> None:
     first = next(each for each in told.called if isinstance(each, ModelAsked))
     assert wrong(told._replace(called=[*told.called, replace(first, pid=1)])) == {ASKED}
 
 
-def test_a_second_refund_is_found(told: Testimony) -> None:
+def test_a_second_refund_is_found(told: Witnessed) -> None:
     again = told.refunds[0]._replace(idempotency_key="another")
     assert wrong(told._replace(refunds=[*told.refunds, again])) == {REFUNDED}
 
 
-def test_a_refund_that_was_not_paid_is_found(told: Testimony) -> None:
+def test_a_refund_that_was_not_paid_is_found(told: Witnessed) -> None:
     assert REFUNDED in wrong(told._replace(refunds=told.refunds[1:]))
 
 
-def test_a_performance_without_a_crash_is_found(told: Testimony) -> None:
+def test_a_performance_without_a_crash_is_found(told: Witnessed) -> None:
     events = [each for each in decoded(told.records) if getattr(each, "attempt", 1) == 1]
     assert wrong(told._replace(records=rewritten(told.records, *events))) == {RAN_AGAIN}
 
 
-def test_an_altered_event_is_found(told: Testimony) -> None:
+def test_an_altered_event_is_found(told: Witnessed) -> None:
     records = [*told.records]
     place = next(n for n, each in enumerate(records) if b"64.00 for order" in each.payload)
     payload = records[place].payload.replace(b"64.00 for order", b"65.00 for order")
@@ -274,7 +281,7 @@ def test_an_altered_event_is_found(told: Testimony) -> None:
     assert wrong(told._replace(records=records)) == {CHAINED, AS_RECORDED}
 
 
-def test_a_conversation_that_does_not_end_is_found(told: Testimony) -> None:
+def test_a_conversation_that_does_not_end_is_found(told: Witnessed) -> None:
     assert wrong(told._replace(records=told.records[:-1])) == {AS_RECORDED}
 
 

@@ -24,7 +24,7 @@ CONTRARY = (
     "tests/test_logging.py::test_base_exception_is_logged",
 )
 FIXTURE = '@pytest.fixture(scope="session", params=RUNTIMES.values())'
-OUR_RUNTIMES = '''
+OUR_RUNTIMES = """
 import os
 
 from pykka import Actor
@@ -56,7 +56,7 @@ RUNTIMES = {
 }
 
 
-'''
+"""
 
 
 @pytest.fixture(scope="module")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta, timezone
+from timeit import repeat
 from types import UnionType
 from typing import Any, Literal, NoReturn, Union, get_args, get_origin, get_type_hints
 
@@ -143,7 +144,7 @@ def test_encoding_is_stable(event: SessionEvent) -> None:
 def test_stored_bytes_are_strict_json_on_one_line(event: SessionEvent) -> None:
     topic, payload = CODEC.encode(event, PREV)
     stored = strict(payload)
-    assert stored["type"] == topic
+    assert "type" not in stored
     assert stored["prev"] == PREV
     assert b"\n" not in payload
     assert b"\r" not in payload
@@ -152,7 +153,8 @@ def test_stored_bytes_are_strict_json_on_one_line(event: SessionEvent) -> None:
 @given(json_values)
 def test_what_json_can_say_is_stored_as_plain_json(value: Any) -> None:
     event = ToolResultRecorded(at=AT, turn_id="t", call_id="c", content=value)
-    assert CODEC.encode(event).payload == msgspec.json.encode(event)
+    tag = b'"type":"tool_result_recorded",'
+    assert CODEC.encode(event).payload == msgspec.json.encode(event).replace(tag, b"", 1)
 
 
 @given(instances(ModelTurnRecorded) | instances(ToolResultRecorded))
@@ -263,3 +265,15 @@ def test_nested_structs_come_back_as_what_they_were() -> None:
         owner=Owner(2, "n"),
     )
     assert CODEC.decode(*CODEC.encode(event)) == event
+
+
+def test_an_ordinary_event_costs_a_small_multiple_of_bare_json() -> None:
+    event = ToolResultRecorded(at=AT, turn_id="t", call_id="c", content="sunny, 25 degrees")
+    topic, payload = CODEC.encode(event, PREV)
+    write, read = msgspec.json.Encoder().encode, msgspec.json.Decoder(ToolResultRecorded).decode
+    assert least(lambda: CODEC.encode(event, PREV)) < 15 * least(lambda: write(event))
+    assert least(lambda: CODEC.decode(topic, payload)) < 8 * least(lambda: read(payload))
+
+
+def least(call: Callable[[], object]) -> float:
+    return min(repeat(call, number=2000, repeat=20))

@@ -111,7 +111,7 @@ def test_writes_are_committed_in_the_order_they_came(
 
     together(8, write)
     committer.close()
-    done = [value for round in commits.rounds for value in round]
+    done = [value for writes in commits.rounds for value in writes]
     for number in range(8):
         assert [n for k, n in done if k == number] == [*range(200)]
 
@@ -122,7 +122,7 @@ def test_callers_are_told_in_the_order_of_their_writes(
     told: list[object] = []
     together(8, lambda k: [committer.submit(answer((k, n)), told.append) for n in range(100)])
     committer.close()
-    assert told == [value for round in commits.rounds for value in round]
+    assert told == [value for writes in commits.rounds for value in writes]
 
 
 def test_a_caller_that_raises_on_being_told_harms_nobody(

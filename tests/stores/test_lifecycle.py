@@ -2,7 +2,6 @@
 
 import asyncio
 import gc
-import os
 import sqlite3
 import threading
 from contextlib import closing
@@ -17,11 +16,11 @@ from turnstream.stores import SQLiteStore
 from turnstream.stores.specimens import PATIENCE, append_of, following, texts, together
 
 
-def open_files(path: Path) -> list[str]:
+def open_files(path: Path) -> list[Path]:
     """What this process has open in the store's directory."""
-    links = [f"/proc/self/fd/{fd}" for fd in os.listdir("/proc/self/fd")]
-    places = [os.readlink(link) for link in links if os.path.lexists(link)]
-    return [place for place in places if place.startswith(str(path.parent))]
+    handles = [handle for handle in Path("/proc/self/fd").iterdir() if handle.is_symlink()]
+    places = [handle.readlink() for handle in handles]
+    return [place for place in places if path.parent in place.parents]
 
 
 def busy(store: SQLiteStore) -> None:
@@ -91,8 +90,8 @@ def test_a_store_closed_in_the_middle_of_work_answers_everybody(path: Path) -> N
     together(8, work)
     closer.join(PATIENCE)
     assert open_files(path) == []
-    with closing(SQLiteStore(path)) as store:
-        assert [len(store.read(f"s{n}")) for n in range(8)] == written
+    with closing(SQLiteStore(path)) as again:
+        assert [len(again.read(f"s{n}")) for n in range(8)] == written
 
 
 def test_a_store_made_in_one_thread_is_used_and_closed_in_others(path: Path) -> None:

@@ -86,13 +86,6 @@ def integrity(path: Path) -> str:
         return str(connection.execute("PRAGMA integrity_check").fetchone()[0])
 
 
-def open_files(path: Path) -> list[str]:
-    """What this process has open in the store's directory."""
-    links = [f"/proc/self/fd/{fd}" for fd in os.listdir("/proc/self/fd")]
-    places = [os.readlink(link) for link in links if os.path.islink(link)]
-    return [place for place in places if place.startswith(str(path.parent))]
-
-
 @pytest.mark.parametrize("synchronous", ["full", "normal"])
 @pytest.mark.parametrize("acknowledged", [1, 7, 40])
 def test_what_was_acknowledged_outlives_a_kill_and_nothing_is_half(
@@ -251,11 +244,11 @@ def test_a_lock_whose_holder_is_killed_is_free(path: Path, start_child: StartChi
 
 def test_generations_rise_across_processes(path: Path, start_child: StartChild) -> None:
     children = [start_child(DRAW_GENERATIONS, url(path)) for _ in range(3)]
-    drawn = [number for child in children for number in eval_list(child.communicate()[0])]
+    drawn = [number for child in children for number in numbers(child.communicate()[0])]
     assert sorted(drawn) == [*range(1, 151)]
 
 
-def eval_list(printed: str) -> list[int]:
+def numbers(printed: str) -> list[int]:
     return [int(number) for number in printed.strip("[]\n").split(",")]
 
 
@@ -306,7 +299,7 @@ def in_child(work: Callable[[], object]) -> int | str:
         os.write(writing, outcome.encode())
         os._exit(0)
     os.close(writing)
-    with open(reading, encoding="ascii") as answer:
-        outcome = answer.read()
+    outcome = os.read(reading, 100).decode()
+    os.close(reading)
     os.waitpid(child, 0)
     return 0 if outcome == "0" else outcome
