@@ -6,7 +6,14 @@ told something: each path of an actor's life ends in ``tell``, ``fail_turn`` or 
 
 from __future__ import annotations
 
-from ..events.errors import ModelFailed, ModelStreamEnded, SessionError, TurnError, TurnstreamError
+from ..events.errors import (
+    InvalidModelTurn,
+    ModelFailed,
+    ModelStreamEnded,
+    SessionError,
+    TurnError,
+    TurnstreamError,
+)
 from ..events.messages import AssistantMessage
 from ..events.session import (
     InputQueued,
@@ -37,7 +44,7 @@ from .results import (
 )
 
 _ERRORS: dict[str, type[TurnError]] = {
-    error.code: error for error in (ModelFailed, ModelStreamEnded)
+    error.code: error for error in (InvalidModelTurn, ModelFailed, ModelStreamEnded)
 }
 
 

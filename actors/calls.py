@@ -179,8 +179,8 @@ def _model_command(
         case Returned(value=value):
             try:
                 return ModelAnswered(*key, model, model_turn(value)), None
-            except InvalidModelTurn as error:
-                return ModelBroke(*key, error.code, str(error)), error
+            except Exception as error:  # the answer is user code's, down to its __iter__
+                return ModelBroke(*key, InvalidModelTurn.code, _described(error)), error
         case Raised(error=ModelStreamEnded() as error):
             return ModelBroke(*key, error.code, str(error), transient=True), error
         case Raised(error=error):
@@ -195,9 +195,10 @@ def _tool_command(settled: Settled, event: ToolCallStarted, tool: Tool) -> ToolR
         case Returned(value=value):
             try:
                 return ToolReturned(*key, "ok", plain(value, "result"))
-            except Unstorable as error:
+            except Exception as error:  # a result may have code of its own, such as model_dump
+                why = str(error) if isinstance(error, Unstorable) else _described(error)
                 return ToolReturned(
-                    *key, "error", f"The tool ran, but its result can't be recorded: {error}"
+                    *key, "error", f"The tool ran, but its result can't be recorded: {why}"
                 )
         case Raised(error=error):
             return ToolReturned(*key, "error", _described(error))

@@ -50,7 +50,6 @@ log = logging.getLogger("turnstream.effects")
 current_session: ContextVar[str | None] = ContextVar("current_session", default=None)
 """The session whose code is running, None outside of such code."""
 
-_HALT_SECONDS = 0.5
 _IDLE_SECONDS = 30.0
 
 
@@ -98,21 +97,17 @@ class EffectLoop:
 
     def close(self, timeout: float) -> bool:
         """Cancel what runs, and end when it has ended. False where that takes longer than
-        ``timeout`` seconds: then it is dropped. Called on the loop itself, it does not wait."""
+        ``timeout`` seconds. Called on the loop itself, it does not wait."""
         with self._lock:
-            self._closed = True
-            loop, thread = self._loop, self._thread
-        if loop is None or thread is None or loop.is_closed():
+            first, self._closed = not self._closed, True
+        if self._loop is None or self._thread is None:
             return True
-        loop.call_soon_threadsafe(self._create, self._drain)
-        if thread is current_thread():
+        if first:
+            self._loop.call_soon_threadsafe(self._create, self._drain)
+        if self._thread is current_thread():
             return False
-        thread.join(timeout)
-        if thread.is_alive():
-            loop.call_soon_threadsafe(self._halt)
-            thread.join(_HALT_SECONDS)
-            return False
-        return True
+        self._thread.join(timeout)
+        return not self._thread.is_alive()
 
     def _begin(self) -> asyncio.AbstractEventLoop | None:
         with self._lock:

@@ -12,10 +12,10 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import msgspec
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 
 from ..events.errors import InvalidAgent, InvalidModelTurn, Unstorable
-from ..events.messages import Message, ModelTurn, ToolCall, ToolSpec, Usage
+from ..events.messages import NO_USAGE, Message, ModelTurn, ToolCall, ToolSpec, Usage
 from ..events.values import plain
 
 
@@ -38,6 +38,8 @@ class ToolCallDelta(Struct, frozen=True, gc=False, tag_field="type", tag="tool_c
     name: str
     arguments: str
 
+
+_MOST_TOKENS = 2**53
 
 Delta: TypeAlias = TextDelta | ReasoningDelta | ToolCallDelta
 
@@ -94,8 +96,7 @@ def model_turn(answer: object) -> ModelTurn:
         raise InvalidModelTurn(
             f"the model answered with {type(answer).__name__}: return a ModelTurn or a str"
         )
-    if not isinstance(answer.text, str) or not isinstance(answer.usage, Usage):
-        raise InvalidModelTurn("ModelTurn.text must be a str and ModelTurn.usage a Usage")
+    _check_fields(answer)
     if not answer.tool_calls and not answer.parts:
         return replace(answer, tool_calls=(), parts=())
     try:
@@ -103,6 +104,20 @@ def model_turn(answer: object) -> ModelTurn:
     except Unstorable as error:
         raise InvalidModelTurn(f"ModelTurn.parts can't be stored: {error}") from error
     return replace(answer, parts=parts, tool_calls=tuple(map(_tool_call, answer.tool_calls)))
+
+
+def _check_fields(answer: ModelTurn) -> None:
+    """Structs are not checked when they are made, and what can't be read back must not be
+    written."""
+    for name in ("text", "finish_reason"):
+        if not isinstance(getattr(answer, name), str):
+            raise InvalidModelTurn(f"ModelTurn.{name} must be a str")
+    usage = answer.usage
+    if usage is NO_USAGE:
+        return
+    counts = astuple(usage) if isinstance(usage, Usage) else (None,)
+    if not all(isinstance(count, int) and 0 <= count < _MOST_TOKENS for count in counts):
+        raise InvalidModelTurn("ModelTurn.usage must be a Usage of whole numbers, 0 or more")
 
 
 def _tool_call(call: object) -> ToolCall:

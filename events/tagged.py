@@ -37,7 +37,7 @@ _SIDE_BY_SIDE = re.compile(r"\\\\|\\u(d[89ab][0-9a-f]{2})(?=\\ud[c-f])")
 
 
 def dumps(struct: Struct) -> bytes:
-    """An event in tagged form, without its tag. Raises ``Unstorable`` if it holds what is no plain data.
+    """An event in tagged form, without its tag. ``Unstorable`` if it holds what is no plain data.
 
     Halves of pairs are all that UTF-8 can't encode, and what Python then writes is JSON's escape.
     """

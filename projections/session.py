@@ -11,7 +11,15 @@ from typing import Any, TypeAlias, TypeVar
 
 from msgspec.structs import replace
 
-from ..events.messages import AssistantMessage, Message, ToolMessage, Usage, UserMessage
+from ..events.frozen import frozen
+from ..events.messages import (
+    AssistantMessage,
+    Message,
+    ToolCall,
+    ToolMessage,
+    Usage,
+    UserMessage,
+)
 from ..events.rendering import render
 from ..events.session import (
     AgentConfigured,
@@ -200,8 +208,8 @@ def _doubted(stage: Stage) -> Stage:
 def _model_turn(folding: _Folding, event: ModelTurnRecorded) -> None:
     if (turn := folding.turn) is None:
         return
-    calls = event.tool_calls
-    folding.said.append(AssistantMessage(event.text, calls, event.parts))
+    calls = tuple([_frozen_call(call) for call in event.tool_calls])
+    folding.said.append(AssistantMessage(event.text, calls, frozen(event.parts)))
     folding.turn = replace(
         turn,
         steps=event.step,
@@ -211,6 +219,12 @@ def _model_turn(folding: _Folding, event: ModelTurnRecorded) -> None:
         usage=turn.usage + event.usage,
     )
     folding.usage = folding.usage + event.usage
+
+
+def _frozen_call(call: ToolCall) -> ToolCall:
+    if not call.arguments:
+        return call
+    return ToolCall(call.id, call.name, frozen(call.arguments), call.malformed)
 
 
 @_on(ModelCallDiscarded)

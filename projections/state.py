@@ -6,7 +6,15 @@ from typing import Any, TypeAlias
 
 from msgspec import Struct
 
-from ..events.messages import NO_USAGE, AssistantMessage, Content, Policy, ToolCall, ToolMessage, Usage
+from ..events.messages import (
+    NO_USAGE,
+    AssistantMessage,
+    Content,
+    Policy,
+    ToolCall,
+    ToolMessage,
+    Usage,
+)
 from ..events.session import AgentConfigured, Budget, FinishReason, Owner, Status
 from .phases import Phase
 from .transcript import Transcript

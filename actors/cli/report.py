@@ -70,10 +70,11 @@ def report_as_json(outcomes: Iterable[Imported]) -> Tally:
 
 def _followed(outcomes: Iterable[Imported], source: BufferedReader) -> Iterator[Imported]:
     console = error_screen()
+    if not console.is_terminal:
+        yield from outcomes
+        return
     columns = (TextColumn("importing"), BarColumn(), TimeRemainingColumn())
-    with Progress(
-        *columns, console=console, transient=True, disable=not console.is_terminal
-    ) as progress:
+    with Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task("", total=_length(source))
         for imported in outcomes:
             yield imported

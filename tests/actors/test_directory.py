@@ -5,12 +5,11 @@ from __future__ import annotations
 import logging
 import random
 import sys
-import threading
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from queue import SimpleQueue
 from threading import Event, Lock, Thread
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -58,10 +57,12 @@ class World:
         self.crashed_on: SimpleQueue[Any] = SimpleQueue()
         self.on_start: Callable[[Session], object] = lambda session: None
         self.on_stop: Callable[[Session], object] = lambda session: None
-        options.setdefault("on_dead_letters", lambda id, ms: self.dead_letters.put((id, ms)))
-        options.setdefault("on_crash", lambda id, m: self.crashed_on.put((id, m)))
+        reports = {
+            "on_dead_letters": lambda *report: self.dead_letters.put(report),
+            "on_crash": lambda *report: self.crashed_on.put(report),
+        }
         self.directory: Directory[str] = Directory(
-            lambda id: kind.on(dispatcher, id, self), **options
+            lambda name: kind.on(dispatcher, name, self), **{**reports, **options}
         )
         self.tell = self.directory.tell
 
@@ -344,31 +345,27 @@ def test_a_callback_that_raises_does_not_block_the_id(dispatcher: Dispatcher) ->
 
 
 def test_a_sweep_speaks_to_idle_actors_only(world: World) -> None:
-    pause = Pause()
+    pause, held, left = Pause(), SimpleQueue[Session](), SimpleQueue[str]()
+    world.on_stop = lambda session: left.put(session.id)
+
+    def hold(session: Session) -> None:
+        session.actor_inbox.hold()
+        held.put(session)
+
     world.tell("busy", pause)
-    world.tell("held", lambda session: session.actor_inbox.hold())
+    world.tell("held", hold)
     world.tell("idle", 1)
     assert pause.reached.wait(SECONDS)
-    assert world.next() == ("idle", 1)
     world.tell("busy", "waiting")
-    idle = world.directory._live["idle"].actor_inbox
-    held = world.directory._live["held"].actor_inbox
-    until(lambda: not idle._in_line and not held._in_line)
+    holding = held.get(timeout=SECONDS)
+    assert world.next() == ("idle", 1)
     assert world.directory.sweep(3600, LEAVE) == 0
     assert world.directory.sweep(0, LEAVE) == 1
-    until(lambda: set(world.directory.live()) == {"busy", "held"})
+    assert left.get(timeout=SECONDS) == "idle"
     pause.go.set()
-    held.release(Envelope("released"))
-    assert {world.next(), world.next()} == {("busy", "waiting"), ("held", "released")}
-
-
-def until(condition: Callable[[], bool]) -> None:
-    """For what has no event to wait on."""
-    for _ in range(SECONDS * 1000):
-        if condition():
-            return
-        threading.Event().wait(0.001)
-    raise AssertionError("it did not come to that")
+    holding.actor_inbox.release(Envelope("released"))
+    assert sorted([world.next(), world.next()]) == [("busy", "waiting"), ("held", "released")]
+    assert left.empty()
 
 
 def test_a_sweep_passes_by_an_actor_that_has_just_ended(dispatcher: Dispatcher) -> None:
@@ -455,10 +452,9 @@ IN_FLIGHT = 40  # so few that mailboxes are mostly empty, and actors find the ti
 class Witness(Session):
     """Leaves at random, and notes whether it ever was not alone."""
 
-    active: dict[str, Session | None] = {}
-    allowed: SimpleQueue[None] = SimpleQueue()
-    overlapping = 0
-    left = 0
+    active: ClassVar[dict[str, Session | None]] = {}
+    allowed: ClassVar[SimpleQueue[None]] = SimpleQueue()
+    overlapping = left = 0
     lock = Lock()
 
     def on_start(self) -> None:
@@ -510,8 +506,8 @@ def received(world: World) -> dict[tuple[str, int], list[int]]:
     """The numbers that came, by id and sender."""
     numbers: defaultdict[tuple[str, int], list[int]] = defaultdict(list)
     while not world.handled.empty():
-        id, (sender, number) = world.handled.get()
-        numbers[id, sender].append(number)
+        name, (sender, number) = world.handled.get()
+        numbers[name, sender].append(number)
     return numbers
 
 

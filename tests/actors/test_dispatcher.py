@@ -7,6 +7,7 @@ import gc
 import threading
 import weakref
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from queue import SimpleQueue
 from threading import Event, Thread
 from typing import Any
@@ -279,25 +280,23 @@ def test_an_actor_held_over_a_shutdown_ends_when_it_is_released() -> None:
     assert actor.endings.get(timeout=SECONDS) == Unrunnable([letter])
 
 
-def test_no_question_hangs_where_shutdown_races_with_senders() -> None:
-    for _ in range(50):
-        dispatcher = Dispatcher(2)
-        actors = [begin(dispatcher) for _ in range(4)]
-        questions: SimpleQueue[pykka.Future[Any]] = SimpleQueue()
+@pytest.mark.parametrize("_", range(50))
+def test_no_question_hangs_where_shutdown_races_with_senders(_: int) -> None:
+    dispatcher = Dispatcher(2)
+    actors = [begin(dispatcher) for _ in range(4)]
+    answers: SimpleQueue[pykka.Future[Any]] = SimpleQueue()
 
-        def send() -> None:
-            for number in range(100):
-                reference = actors[number % 4].actor_ref
-                questions.put(reference.ask(lambda: True, block=False))
+    def send() -> None:
+        for number in range(100):
+            actor = actors[number % 4]
+            answers.put(actor.actor_ref.ask(lambda: True, block=False))
 
-        senders = [Thread(target=send) for _ in range(2)]
-        for sender in senders:
-            sender.start()
-        assert dispatcher.shutdown(SECONDS)
-        for sender in senders:
-            sender.join(SECONDS)
-        for _ in range(200):
-            try:
-                assert questions.get(timeout=SECONDS).get(timeout=SECONDS)
-            except pykka.ActorDeadError:
-                pass
+    senders = [Thread(target=send) for _ in range(2)]
+    for sender in senders:
+        sender.start()
+    assert dispatcher.shutdown(SECONDS)
+    for sender in senders:
+        sender.join(SECONDS)
+    for _ in range(200):
+        with suppress(pykka.ActorDeadError):
+            assert answers.get(timeout=SECONDS).get(timeout=SECONDS)

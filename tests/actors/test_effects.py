@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from contextvars import ContextVar
 from queue import Empty, SimpleQueue
@@ -354,11 +354,9 @@ def test_a_coroutine_that_is_cancelled_has_ended_when_that_is_posted(effects: Ef
 
 def test_a_second_cancel_does_not_disturb_a_coroutine_that_cleans_up(effects: Effects) -> None:
     entered, cleaning, finished = Event(), Event(), Event()
-    go: asyncio.Event
+    go = asyncio.Event()
 
     async def careful() -> None:
-        nonlocal go
-        go = asyncio.Event()
         try:
             entered.set()
             await asyncio.Event().wait()
@@ -372,7 +370,7 @@ def test_a_second_cancel_does_not_disturb_a_coroutine_that_cleans_up(effects: Ef
     effects.cancel(run.running)
     assert cleaning.wait(SECONDS)
     effects.cancel(run.running)
-    effects.loop.call(lambda: go.set())
+    effects.loop.call(go.set)
     assert run.outcome() == Cancelled()
     assert finished.is_set()
 
@@ -598,20 +596,21 @@ def test_closing_abandons_a_function_that_does_not_return_and_says_so() -> None:
     assert not effects.close(0.05)
     assert run.outcome() == Abandoned()
     blocked.go.set()
-    for thread in ours():
-        thread.join(SECONDS)
+    assert effects.close(SECONDS)
     assert not ours()
     assert run.posted.empty()
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_closing_drops_a_coroutine_that_does_not_end_and_says_so() -> None:
+def test_closing_abandons_a_coroutine_that_does_not_end_and_says_so() -> None:
     effects, waiting = Effects(grace=3600), Waiting(stubborn=True)
     run = Run(effects, waiting, is_async=True)
     assert waiting.entered.wait(SECONDS)
     assert not effects.close(0.05)
     assert run.outcome() == Abandoned()
+    waiting.let_go()
+    assert effects.close(SECONDS)
     assert not ours()
+    assert run.posted.empty()
 
 
 def test_closing_does_not_hang_on_a_coroutine_that_blocks_the_loop() -> None:
@@ -621,8 +620,7 @@ def test_closing_does_not_hang_on_a_coroutine_that_blocks_the_loop() -> None:
     assert not effects.close(0.05)
     assert run.outcome() == Abandoned()
     blocked.go.set()
-    for thread in ours():
-        thread.join(SECONDS)
+    assert effects.close(SECONDS)
     assert not ours()
 
 
@@ -630,8 +628,7 @@ def test_a_coroutine_that_closes_the_effects_it_runs_on_does_not_wait_for_itself
     effects = Effects(grace=GRACE)
     run = Run(effects, either(lambda: effects.close(SECONDS), True), is_async=True)
     assert run.outcome() == Abandoned()
-    for thread in ours():
-        thread.join(SECONDS)
+    assert effects.close(SECONDS)
     assert not ours()
 
 

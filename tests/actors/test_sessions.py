@@ -215,6 +215,8 @@ def test_changing_a_value_after_it_was_returned_changes_no_history(run: Run) -> 
     rows["rows"].append(2)
 
     assert result.tool_calls[0].arguments == {"wanted": {"a": [1]}}
+    with pytest.raises(TypeError, match="copy"):
+        result.tool_calls[0].arguments["wanted"]["a"].append(2)
     kept = next(e.event for e in system.session("s").events() if _is_result(e.event))
     assert kept.content == {"rows": [1]}
     assert system.session("s").messages[1].tool_calls[0].arguments == {"wanted": {"a": [1]}}
@@ -442,13 +444,46 @@ def test_an_answer_that_is_no_turn_is_named(run: Run) -> None:
     assert failure.value.__cause__ is not None
 
 
-def test_a_model_function_that_answers_nothing_is_named(run: Run) -> None:
-    def model(request: ModelRequest) -> Any:
-        return None
+@pytest.mark.parametrize(
+    ("answer", "names"),
+    [
+        (None, "NoneType"),
+        (ModelTurn(None), "text"),  # type: ignore[arg-type]
+        (ModelTurn("x", finish_reason=None), "finish_reason"),  # type: ignore[arg-type]
+        (ModelTurn("x", usage=Usage("3")), "usage"),  # type: ignore[arg-type]
+        (ModelTurn("x", usage=None), "usage"),  # type: ignore[arg-type]
+        (ModelTurn(tool_calls=5), "int"),  # type: ignore[arg-type]
+        (ModelTurn(tool_calls=(5,)), "tool_calls"),  # type: ignore[arg-type]
+        (ModelTurn("x", parts=(object(),)), "parts"),
+    ],
+)
+def test_an_answer_that_could_not_be_read_back_fails_the_turn_and_not_the_session(
+    run: Run, answer: Any, names: str
+) -> None:
+    answers = [answer, ModelTurn("fine")]
 
-    with pytest.raises(TurnError, match="NoneType") as failure:
-        run([], model=model).session("s").send("hi").result(WAIT)
-    assert isinstance(failure.value.__cause__, InvalidModelTurn)
+    def model(request: ModelRequest) -> Any:
+        return answers.pop(0)
+
+    session = run([], model=model).session("s")
+    with pytest.raises(InvalidModelTurn, match=names):
+        session.send("hi").result(WAIT)
+    assert session.send("hi").result(WAIT).text == "fine"
+
+
+def test_a_result_whose_own_code_raises_is_an_error_result(run: Run) -> None:
+    class Hostile:
+        def model_dump(self) -> None:
+            raise RuntimeError("no")
+
+    @tool
+    def give() -> Any:
+        return Hostile()
+
+    result = run([[call("give")], "ok"], tools=[give]).session("s").send("go").result(WAIT)
+    message = next(m for m in result.messages if isinstance(m, ToolMessage))
+
+    assert message.outcome == "error" and "can't be recorded" in str(message.content)
 
 
 @pytest.mark.parametrize(
