@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from queue import Empty, SimpleQueue
-from threading import Thread, current_thread, local
+from threading import Lock, Thread, current_thread, local
 from typing import Protocol
 
 log = logging.getLogger("turnstream.dispatcher")
@@ -34,7 +34,8 @@ class Dispatcher:
     def __init__(self, workers: int = 4, throughput: int = 32) -> None:
         self._throughput = throughput
         self._line: SimpleQueue[Runnable | None] = SimpleQueue()
-        self._ended = False
+        self._lock = Lock()
+        self._closing = self._ended = False
         self._threads = tuple(
             Thread(target=self._work, name=f"turnstream-worker-{number}", daemon=True)
             for number in range(1, workers + 1)
@@ -50,13 +51,16 @@ class Dispatcher:
             self._refuse_all()
 
     def shutdown(self, timeout: float) -> bool:
-        """Run what stands in line now, for at most ``timeout`` seconds, and end the workers.
+        """Run until the line is empty, for at most ``timeout`` seconds, and end the workers.
 
         What is still in line then, or comes later, is refused. False where a worker is held up
         in a handler; it ends when that returns. May be called from a worker.
         """
         deadline = time.monotonic() + timeout
-        self._line.put(None)
+        with self._lock:
+            if not self._closing:
+                self._closing = True
+                self._line.put(None)
         others = [thread for thread in self._threads if thread is not current_thread()]
         for thread in others:
             thread.join(max(deadline - time.monotonic(), 0))
@@ -66,13 +70,25 @@ class Dispatcher:
 
     def _work(self) -> None:
         _here.is_worker = True
-        while (runnable := self._line.get()) is not None:
-            try:
-                runnable.run(self._throughput)
-            except BaseException:
-                log.exception("a worker goes on after an error that no actor should let through")
+        while True:
+            runnable = self._line.get()
+            if runnable is not None:
+                self._run(runnable)
+            elif self._is_over():
+                return
             del runnable  # an ended actor must not live on until this worker's next job
-        self._line.put(None)  # for the next worker
+
+    def _run(self, runnable: Runnable) -> None:
+        try:
+            runnable.run(self._throughput)
+        except BaseException:
+            log.exception("a worker goes on after an error that no actor should let through")
+
+    def _is_over(self) -> bool:
+        """At the mark that ``shutdown`` put in line: whether nobody stands behind it."""
+        over = self._ended or self._line.empty()
+        self._line.put(None)  # for the other workers, or behind those who came meanwhile
+        return over
 
     def _refuse_all(self) -> None:
         try:

@@ -38,7 +38,7 @@ class Runtime:
         idle_timeout: float,
         mailbox_limit: int,
     ) -> None:
-        self._agents, self.store = agents, store
+        self._agents, self.store, self.mailbox_limit = agents, store, mailbox_limit
         self.owner = Owner(store.next_generation(), token_hex(4))
         self.effects = Effects(threads=CALL_THREADS, grace=CANCEL_GRACE)
         self._dispatcher = Dispatcher(WORKERS)

@@ -18,6 +18,7 @@ from msgspec import Struct
 from ..events.chain import digest
 from ..events.codec import CODEC
 from ..events.errors import (
+    MailboxFull,
     SessionCrashed,
     StoreError,
     SystemClosed,
@@ -32,7 +33,7 @@ from ..stores.port import Append, Appended, RowChange
 from .agent import ReadyAgent
 from .callers import Callers
 from .calls import Call, Calls
-from .commands import Command, Resume, Stamp
+from .commands import Command, Resume, Stamp, Submit
 from .decider import Decision, decide
 from .handles import Turn
 from .mailbox import Envelope
@@ -146,6 +147,7 @@ class SessionActor(PooledActor):
             return
         try:
             self._load(asked)
+            self._check_room(asked.command)
             self._decide(asked.command, asked.turn)
         except TurnstreamError as error:
             asked.turn.fail(error)
@@ -160,6 +162,15 @@ class SessionActor(PooledActor):
             self._agent = self._state.agent
         else:
             self._agent, self._tenant = asked.agent, asked.tenant
+
+    def _check_room(self, command: Command) -> None:
+        limit = self._runtime.mailbox_limit
+        if isinstance(command, Submit) and len(self._state.queued) >= limit:
+            raise MailboxFull(
+                f"{limit} inputs wait in session {self._id!r}, its limit: nothing was accepted; "
+                "send again when some of them were used",
+                session_id=self._id,
+            )
 
     def _read(self) -> None:
         records = self._runtime.store.read(self._id, after=self._version)

@@ -18,9 +18,11 @@ MICROSECOND = timedelta(microseconds=1)
 LISTING = (
     "SELECT json_group_array("
     "json_array(id, version, status, agent, tenant, created, updated)) "
-    "FROM (SELECT * FROM sessions WHERE deleted IS NULL AND (?1 IS NULL OR status = ?1) "
-    "AND (?2 IS NULL OR agent = ?2) AND (?3 IS NULL OR tenant = ?3) "
-    "ORDER BY updated DESC, id LIMIT ?4)"
+    "FROM (SELECT * FROM sessions WHERE deleted IS NULL "
+    "AND (:status IS NULL OR status = :status) "
+    "AND (:agent IS NULL OR agent = :agent) "
+    "AND (:tenant IS NULL OR tenant = :tenant) "
+    "ORDER BY updated DESC, id LIMIT :most)"
 )
 FIND = (
     "SELECT id, version, status, agent, tenant, created, updated FROM sessions "
@@ -53,7 +55,8 @@ def list_sessions(
 ) -> Sequence[SessionRow]:
     """Rows that match every filter given, the last updated first."""
     most = -1 if limit is None else max(limit, 0)
-    (found,) = cursor.execute(LISTING, (status, agent, tenant, most)).fetchone()
+    wanted = {"status": status, "agent": agent, "tenant": tenant, "most": most}
+    (found,) = cursor.execute(LISTING, wanted).fetchone()
     return [_session_row(row) for row in _listed(found)]
 
 

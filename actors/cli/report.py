@@ -52,10 +52,10 @@ def report(outcomes: Iterable[Imported], source: BufferedReader) -> Tally:
             tally.add(imported)
             if imported.outcome == "failed":
                 complain(f"{_place(imported)}: {printable(imported.reason)}")
+        write_line(str(tally))
     except KeyboardInterrupt:
         sys.stderr.write(f"interrupted: {tally}; run it again to go on\n")
         raise
-    write_line(str(tally))
     return tally
 
 

@@ -350,6 +350,14 @@ def test_colours_are_for_terminals_only(store: EventStore) -> None:
     assert b"\x1b[" in on_a_terminal(("events", "s"), environment)
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no pseudo-terminals on Windows")
+def test_an_import_shows_its_progress_on_a_terminal(url: str) -> None:
+    Path("talk.jsonl").write_text(f"{json.dumps(chat('a', 'b'))}\n" * 3)
+    shown = on_a_terminal(("import", "talk.jsonl"), {**os.environ, "TERM": "xterm"})
+    assert b"importing" in shown
+    assert shown.endswith(b"3 imported, 0 already there, 0 failed\r\n")
+
+
 def on_a_terminal(arguments: tuple[str, ...], environment: dict[str, str]) -> bytes:
     """What a command writes on a terminal."""
     terminal, end = os.openpty()

@@ -228,6 +228,36 @@ def test_shutdown_handles_what_is_in_line_and_ends_the_workers() -> None:
     assert workers() == before
 
 
+def test_shutdown_waits_for_an_actor_that_has_more_messages_than_its_share() -> None:
+    dispatcher, handled = Dispatcher(2, throughput=2), list[int]()
+    actor = begin(dispatcher)
+    for number in range(100):
+        actor.actor_ref.tell(lambda number=number: handled.append(number))
+    assert dispatcher.shutdown(SECONDS)
+    assert handled == list(range(100))
+
+
+def test_shutdown_does_not_wait_for_ever_for_an_actor_that_never_ends() -> None:
+    dispatcher = Dispatcher(2)
+    actor = begin(dispatcher)
+
+    def again() -> None:
+        actor.actor_ref.tell(again)
+
+    again()
+    dispatcher.shutdown(0.05)
+    assert isinstance(actor.endings.get(timeout=SECONDS), Unrunnable)
+    assert dispatcher.shutdown(SECONDS)
+
+
+def test_dispatchers_may_be_shut_down_by_several_at_once() -> None:
+    dispatcher, results = Dispatcher(2), SimpleQueue[bool]()
+    threads = [Thread(target=lambda: results.put(dispatcher.shutdown(SECONDS))) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    assert all(results.get(timeout=SECONDS) for _ in threads)
+
+
 def test_shutdown_says_that_a_handler_did_not_return_and_its_worker_ends_after_it() -> None:
     dispatcher, entered, go = Dispatcher(2), Event(), Event()
     worker: SimpleQueue[Thread] = SimpleQueue()

@@ -17,6 +17,7 @@ from turnstream.events import (
     AssistantMessage,
     InvalidAgent,
     InvalidModelTurn,
+    MailboxFull,
     ModelCallDiscarded,
     ModelFailed,
     ModelStreamEnded,
@@ -606,6 +607,26 @@ def test_a_closed_system_refuses_and_says_so(run: Run) -> None:
 
     with pytest.raises(SystemClosed, match="closed"):
         session.send("hi")
+
+
+def test_a_full_mailbox_refuses_and_accepts_nothing(run: Run) -> None:
+    begin = threading.Event()
+
+    def model(request: ModelRequest) -> str:
+        begin.wait(WAIT)
+        return "ok"
+
+    session = run([], model=model, mailbox_limit=2).session("s")
+    turns = []
+    for n in range(3):
+        turns.append(session.send(f"input {n}"))
+        turns[n].accepted().result(WAIT)
+    with pytest.raises(MailboxFull):
+        session.send("one too many").accepted().result(WAIT)
+    begin.set()
+
+    assert [turn.result(WAIT).text for turn in turns] == ["ok"] * 3
+    assert len(session.messages) == 6
 
 
 def test_policies_that_are_not_there_yet_are_refused(run: Run) -> None:

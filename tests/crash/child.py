@@ -1,0 +1,258 @@
+"""The processes that are killed.
+
+    python child.py          a process for each plan that is read from stdin, a fork of this one
+    python child.py PLAN     one process, this one
+
+A fork takes a few milliseconds and begins where a fresh interpreter is when everything is
+imported: this process opens no store and starts no thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import faulthandler
+import os
+import sys
+import threading
+import traceback
+from collections import defaultdict
+from collections.abc import AsyncIterator, Callable
+from contextlib import closing
+from itertools import count
+
+import msgspec
+from plan import (
+    SESSION,
+    Accepted,
+    Asked,
+    AtAppend,
+    Failed,
+    Finished,
+    InModel,
+    InTool,
+    KillPoint,
+    Log,
+    Plan,
+    Ran,
+    Shown,
+    Talks,
+    die,
+    digest,
+)
+from talks import hold_all, recorded_agents
+
+from turnstream.actors import (
+    ActorSystem,
+    Agent,
+    Delta,
+    ModelRequest,
+    TextDelta,
+    Tool,
+    ToolContext,
+    Turn,
+    tool,
+)
+from turnstream.events import (
+    AssistantMessage,
+    ModelTurn,
+    StoreError,
+    ToolResultRecorded,
+    TurnstreamError,
+)
+from turnstream.projections import check_transcript
+from turnstream.stores import Append, Appended, SQLiteStore
+
+SECONDS = 25.0
+
+
+class MortalStore(SQLiteStore):
+    """A store whose process is killed at an append."""
+
+    def __init__(self, path: os.PathLike[str], kill: KillPoint | None) -> None:
+        super().__init__(path)
+        self._kill = kill if isinstance(kill, AtAppend) else None
+        self._count = count(1)
+
+    def submit(self, append: Append, done: Callable[[Appended | StoreError], None]) -> None:
+        due = self._is_due(append)
+        if due and self._kill.side == "before":
+            die()
+
+        def told(outcome: Appended | StoreError) -> None:
+            if due and isinstance(outcome, Appended):
+                die()
+            done(outcome)
+
+        super().submit(append, told)
+
+    def _is_due(self, append: Append) -> bool:
+        kill = self._kill
+        if kill is None:
+            return False
+        counts = not kill.topic or any(each.topic == kill.topic for each in append.events)
+        return counts and next(self._count) == kill.nth
+
+
+class PlannedModel:
+    """Answers by the script: the n-th answer where the conversation has n - 1 of them. Whoever
+    asks with a conversation that no provider would accept gets an error."""
+
+    id = "planned"
+
+    def __init__(self, plan: Plan, log: Log) -> None:
+        self._plan, self._log = plan, log
+        self._asked = count(1)
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[Delta | ModelTurn]:
+        messages, life = request.messages, self._plan.life
+        self._log.write(
+            Asked(life, request.session_id, request.turn_id, request.step, digest(messages))
+        )
+        check_transcript(messages)
+        place = sum(isinstance(each, AssistantMessage) for each in messages)
+        answer, dies = self._plan.script[place], InModel(next(self._asked)) == self._plan.kill
+        half = len(answer.text) // 2
+        yield TextDelta(answer.text[:half])
+        if dies:
+            die()
+        yield TextDelta(answer.text[half:])
+        yield answer
+
+
+class Gates:
+    """Lets calls end in the order of the plan, each when the result before it is durable."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._before = dict(zip(plan.order[1:], plan.order, strict=False))
+        self._recorded: defaultdict[object, threading.Event] = defaultdict(threading.Event)
+
+    def wait(self, text: str) -> None:
+        if text in self._before:
+            self._recorded[self._before[text]].wait()
+
+    def follow(self, system: ActorSystem) -> None:
+        """Learn of each result as it becomes durable, those of earlier processes first."""
+        with system.subscribe() as records:
+            for record in records:
+                if isinstance(record.event, ToolResultRecorded):
+                    self._recorded[record.event.content].set()
+
+
+def tools(plan: Plan, log: Log, gates: Gates) -> list[Tool]:
+    """A sync and an async tool."""
+
+    def begin(context: ToolContext, text: str) -> None:
+        key = (context.session_id, context.turn_id, context.call_id, context.attempt)
+        log.write(Ran(plan.life, *key, context.idempotency_key, text))
+        if plan.kill == InTool(text):
+            die()
+
+    @tool
+    def work(context: ToolContext, text: str) -> str:
+        begin(context, text)
+        if text in plan.holds:
+            threading.Event().wait()
+        gates.wait(text)
+        return text
+
+    @tool
+    async def fetch(context: ToolContext, text: str) -> str:
+        begin(context, text)
+        if text in plan.holds:
+            await asyncio.Event().wait()
+        await asyncio.to_thread(gates.wait, text)
+        return text
+
+    return [each for each in (work, fetch) if each.name in plan.tools]
+
+
+def live(plan: Plan) -> None:
+    """Resume, send, and wait until everything is done."""
+    log, gates = Log(plan.folder / "log"), Gates(plan)
+    agent = Agent(
+        "agent",
+        model=PlannedModel(plan, log),
+        tools=tools(plan, log, gates),
+        max_steps=plan.max_steps,
+        token_budget=plan.token_budget,
+    )
+    with (
+        closing(MortalStore(plan.folder / "store.db", plan.kill)) as store,
+        ActorSystem(agent, store=store) as system,
+    ):
+        threading.Thread(target=gates.follow, args=(system,), daemon=True).start()
+        session = system.session(SESSION)
+        resumed = session.resume() if plan.resumes else None
+        if resumed is not None:
+            watch(resumed, plan, log)
+        turns = []
+        for text in plan.inputs:
+            turns.append(session.send(text))
+            if not plan.at_once:
+                watch(turns[-1], plan, log)
+        if plan.at_once:
+            for turn in turns:
+                watch(turn, plan, log)
+
+
+def watch(turn: Turn, plan: Plan, log: Log) -> None:
+    """Note what the sender is told."""
+    life = plan.life
+    try:
+        log.write(Accepted(life, turn.accepted().result(SECONDS)))
+        for item in turn.stream():
+            if version := getattr(item, "version", 0):
+                log.write(Shown(life, version))
+        ended = turn.result(SECONDS)
+    except TurnstreamError as error:
+        log.write(Failed(life, error.code, str(error)))
+    else:
+        told = digest(ended.messages)
+        log.write(
+            Finished(life, ended.turn_id, ended.finish_reason, told, ended.steps, ended.usage)
+        )
+
+
+def live_talks(plan: Talks) -> None:
+    """Hold every conversation to its end."""
+    log = Log(plan.folder / "log")
+    with (
+        closing(MortalStore(plan.folder / "store.db", plan.kill)) as store,
+        ActorSystem(recorded_agents(plan, log), store=store) as system,
+    ):
+        asyncio.run(hold_all(system, plan))
+
+
+def run(plan: Plan | Talks) -> None:
+    """Live, or say where it hangs."""
+    faulthandler.dump_traceback_later(SECONDS, exit=True)
+    if isinstance(plan, Plan):
+        live(plan)
+    else:
+        live_talks(plan)
+
+
+def forked(plan: Plan | Talks) -> int:
+    """Run in a fork, and return how it ended (see ``os.waitpid``)."""
+    child = os.fork()
+    if child:
+        return os.waitpid(child, 0)[1]
+    try:
+        run(plan)
+        os._exit(0)
+    except BaseException:
+        traceback.print_exc()
+        os._exit(1)
+
+
+def main() -> None:
+    decode = msgspec.json.Decoder(Plan | Talks).decode
+    if sys.argv[1:]:
+        run(decode(sys.argv[1]))
+        return
+    for line in sys.stdin:
+        print(forked(decode(line)), flush=True)
+
+
+if __name__ == "__main__":
+    main()
