@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -102,4 +103,5 @@ def fingerprint(model: str, instructions: str, tools: tuple[ToolSpec, ...]) -> s
     """A digest that changes when the model, the instructions or a tool's schema changes, and
     with nothing else: not with the order of tools or of keys, nor with the code's place."""
     parts = [model, instructions, sorted(tools, key=lambda spec: spec.name)]
-    return sha256(msgspec.json.encode(parts, order="deterministic")).hexdigest()[:16]
+    canonical = json.dumps(msgspec.to_builtins(parts), sort_keys=True)
+    return sha256(canonical.encode()).hexdigest()[:16]

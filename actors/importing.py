@@ -74,11 +74,16 @@ def transcript_events(messages: Chat, *, agent: str, at: datetime) -> list[Sessi
     """
     chat = list(messages)
     writer = _Writer(at, agent)
-    writer.begin(*_configuration(chat))
+    try:
+        writer.begin(*_configuration(chat))
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise InvalidTranscript(
+            f"this is no conversation in OpenAI chat format: {type(error).__name__}: {error}"
+        ) from error
     for place, message in enumerate(chat):
         try:
             writer.write(message)
-        except (IllegalTransition, KeyError, TypeError, ValueError) as error:
+        except (IllegalTransition, KeyError, TypeError, ValueError, AttributeError) as error:
             raise InvalidTranscript(
                 f"message {place} (role {_role(message)!r}) does not fit there: "
                 f"{type(error).__name__}: {error}"

@@ -1,4 +1,4 @@
-"""A store that fails in the middle: everybody hears of it, and nothing that was accepted is lost."""
+"""A store that fails in the middle: everybody hears of it, nothing accepted is lost."""
 
 from __future__ import annotations
 

@@ -19,6 +19,7 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Callable
 from contextlib import closing
 from itertools import count
+from pathlib import Path
 
 import msgspec
 from plan import (
@@ -168,7 +169,7 @@ def tools(plan: Plan, log: Log, gates: Gates) -> list[Tool]:
 
 def live(plan: Plan) -> None:
     """Resume, send, and wait until everything is done."""
-    log, gates = Log(plan.folder / "log"), Gates(plan)
+    log, gates = Log(Path(plan.folder, "log")), Gates(plan)
     agent = Agent(
         "agent",
         model=PlannedModel(plan, log),
@@ -177,7 +178,7 @@ def live(plan: Plan) -> None:
         token_budget=plan.token_budget,
     )
     with (
-        closing(MortalStore(plan.folder / "store.db", plan.kill)) as store,
+        closing(MortalStore(Path(plan.folder, "store.db"), plan.kill)) as store,
         ActorSystem(agent, store=store) as system,
     ):
         threading.Thread(target=gates.follow, args=(system,), daemon=True).start()
@@ -215,9 +216,9 @@ def watch(turn: Turn, plan: Plan, log: Log) -> None:
 
 def live_talks(plan: Talks) -> None:
     """Hold every conversation to its end."""
-    log = Log(plan.folder / "log")
+    log = Log(Path(plan.folder, "log"))
     with (
-        closing(MortalStore(plan.folder / "store.db", plan.kill)) as store,
+        closing(MortalStore(Path(plan.folder, "store.db"), plan.kill)) as store,
         ActorSystem(recorded_agents(plan, log), store=store) as system,
     ):
         asyncio.run(hold_all(system, plan))

@@ -33,7 +33,7 @@ def tell(nursery: Nursery, tmp_path: Path) -> Tell:
     def begin(*script: object, **plan: object) -> Story:
         folder = tmp_path / str(len(told))
         folder.mkdir()
-        told.append(Story(nursery, folder, Plan(folder, 0, script, **plan)))  # type: ignore[arg-type]
+        told.append(Story(nursery, folder, Plan(str(folder), 0, script, **plan)))  # type: ignore[arg-type]
         return told[-1]
 
     return begin

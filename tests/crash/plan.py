@@ -50,7 +50,7 @@ class Plan(Struct, frozen=True, tag=True):
     durable. Each of ``tools`` returns its ``text``.
     """
 
-    folder: Path
+    folder: str
     life: int
     script: tuple[ModelTurn, ...]
     inputs: tuple[str, ...] = ()
@@ -67,9 +67,9 @@ class Plan(Struct, frozen=True, tag=True):
 class Talks(Struct, frozen=True, tag=True):
     """One process's part in recorded conversations, all at the same time."""
 
-    folder: Path
+    folder: str
     life: int
-    source: Path
+    source: str
     chosen: tuple[int, ...]
     kill: AtAppend | None = None
 

@@ -82,7 +82,8 @@ class Story:
     """A session whose processes share one plan, but for what each is told otherwise."""
 
     def __init__(self, nursery: Nursery, folder: Path, plan: Plan) -> None:
-        self._nursery, self.plan = nursery, replace(plan, folder=folder)
+        self._nursery, self.folder = nursery, folder
+        self.plan = replace(plan, folder=str(folder))
         self.lives: list[Life] = []
 
     def live(
@@ -94,7 +95,7 @@ class Story:
         told = {"inputs": left, "resumes": bool(known), **changes}
         plan = replace(self.plan, life=len(self.lives) + 1, kill=kill, **told)
         killed = (self._nursery.killed_fresh if fresh else self._nursery.killed)(plan)
-        own = [each for each in lines(self.plan.folder / "log") if each.life == plan.life]
+        own = [each for each in lines(self.folder / "log") if each.life == plan.life]
         life = Life(self.records, len(known), own, killed)
         self.lives.append(life)
         return life
@@ -102,7 +103,7 @@ class Story:
     @property
     def records(self) -> Sequence[StoredRecord]:
         """The stream as it is now."""
-        return stream(self.plan.folder)
+        return stream(self.folder)
 
     @property
     def events(self) -> list[AnyEvent]:

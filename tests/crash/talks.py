@@ -8,7 +8,6 @@ import json
 from collections.abc import AsyncIterator, Iterator, Sequence
 from datetime import UTC, datetime
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from plan import Asked, Log, Ran, Talks, digest
@@ -21,7 +20,7 @@ from turnstream.projections import fold
 
 
 @cache
-def read_talks(source: Path) -> Sequence[Sequence[Message]]:
+def read_talks(source: str) -> Sequence[Sequence[Message]]:
     """The conversations of a file, one a line."""
     with gzip.open(source, "rt") as file:
         return [_messages(json.loads(line)["messages"]) for line in file]
