@@ -131,3 +131,7 @@ def __getattr__(name: str) -> object:
 
         return version("turnstream")
     raise AttributeError(f"module 'turnstream' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

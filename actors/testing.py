@@ -14,8 +14,11 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from itertools import chain, count
 from threading import Lock
 from typing import Any, TypeAlias, TypeVar
+
+from msgspec.structs import replace
 
 from ..events.envelope import RecordedEvent
 from ..events.errors import InvalidTranscript, ScriptExhausted
@@ -96,13 +99,14 @@ class RecordedModel:
 
     It keeps nothing between calls, so a conversation can be taken up anywhere, in any process.
     Made from messages, or from recorded events. ``tools`` are the recorded tools: each call is
-    answered with the result that was recorded for it.
+    answered with the result that was recorded for it. A call whose id was used before in the
+    recording gets one of its own.
     """
 
     def __init__(
         self, recorded: Iterable[Message | RecordedEvent], *, id: str = "recorded"
     ) -> None:
-        messages = _messages(list(recorded))
+        messages = list(_told_apart(_messages(list(recorded))))
         self._id = id
         self._answers = [each for each in messages if isinstance(each, AssistantMessage)]
         self._results = {each.call_id: each for each in messages if isinstance(each, ToolMessage)}
@@ -145,6 +149,28 @@ def _messages(recorded: Sequence[Message | RecordedEvent]) -> Sequence[Message]:
     if events:
         return list(fold(events).transcript)
     return [each for each in recorded if not isinstance(each, RecordedEvent)]
+
+
+def _told_apart(messages: Iterable[Message]) -> Iterator[Message]:
+    """The messages, each call with an id of its own: providers give the same one out again."""
+    taken: set[str] = set()
+    latest: dict[str, str] = {}
+    for message in messages:
+        match message:
+            case AssistantMessage(tool_calls=calls):
+                latest = {each.id: _untaken(each.id, taken) for each in calls}
+                taken.update(latest.values())
+                calls = tuple([replace(each, id=latest[each.id]) for each in calls])
+                yield replace(message, tool_calls=calls)
+            case ToolMessage(call_id=call_id):
+                yield replace(message, call_id=latest.get(call_id, call_id))
+            case _:
+                yield message
+
+
+def _untaken(call_id: str, taken: set[str]) -> str:
+    numbered = (f"{call_id}.{number}" for number in count(2))
+    return next(each for each in chain((call_id,), numbered) if each not in taken)
 
 
 def crash_points(stream: Sequence[T]) -> Iterator[Sequence[T]]:

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import os
 import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from threading import Lock
+from typing import Literal, TypeAlias
 
-from ..events.errors import NotAStore, StoreUnavailable
+from ..events.errors import NotAStore, StoreClosed, StoreUnavailable
 from .faults import store_errors
+from .forking import ProcessBound
+from .schema import prepare
+
+Synchronous: TypeAlias = Literal["full", "normal"]
 
 MEMORY = ":memory:"
+_SYNCHRONOUS = {"full": "PRAGMA synchronous = FULL", "normal": "PRAGMA synchronous = NORMAL"}
 
 
 def connect(path: Path | None, timeout: float) -> sqlite3.Connection:
@@ -34,27 +42,92 @@ def create(path: Path, timeout: float) -> sqlite3.Connection:
     return _connect(_uri(path, "rwc"), timeout)
 
 
-class DataVersion:
+class WriteConnection:
+    """The connection that writes to the file at ``path``, which is made a store if it is none."""
+
+    def __init__(self, path: Path, synchronous: Synchronous, timeout: float) -> None:
+        self._path = path
+        self._synchronous = synchronous
+        self._timeout = timeout
+        self._lock = Lock()
+        self._cursor: sqlite3.Cursor | None = self._opened(create)
+
+    @contextmanager
+    def lend(self) -> Iterator[sqlite3.Cursor]:
+        """A cursor of it, for this thread alone."""
+        with self._lock:
+            if self._cursor is None:
+                self._cursor = self._opened(connect)
+            yield self._cursor
+
+    def suspend(self) -> None:
+        """Close it, and let whoever wants it wait."""
+        self._lock.acquire()
+        if self._cursor is not None:
+            self._cursor.connection.close()
+        self._cursor = None
+
+    def resume(self) -> None:
+        """Let whoever wants it have it, opened again."""
+        self._lock.release()
+
+    def close(self) -> None:
+        """Close it when it is not in use."""
+        self.suspend()
+        self.resume()
+
+    def _opened(self, opener: Callable[[Path, float], sqlite3.Connection]) -> sqlite3.Cursor:
+        with store_errors(str(self._path)), ExitStack() as undo:
+            connection = opener(self._path, self._timeout)
+            undo.callback(connection.close)
+            prepare(connection, str(self._path), self._timeout)
+            connection.execute(_SYNCHRONOUS[self._synchronous])
+            connection.execute("PRAGMA journal_size_limit = 16000000")
+            # The writer waits for others in its own way.
+            connection.execute("PRAGMA busy_timeout = 0")
+            undo.pop_all()
+            return connection.cursor()
+
+
+class DataVersion(ProcessBound):
     """What other connections commit to the file at ``path``, as ``ForeignCommits``."""
 
     def __init__(self, path: Path, timeout: float) -> None:
-        self._place = str(path)
+        super().__init__()
+        self._path = path
+        self._timeout = timeout
         self._lock = Lock()
-        self._last = 0
-        with store_errors(self._place):
-            self._connection: sqlite3.Connection | None = connect(path, timeout)
+        self._connection: sqlite3.Connection | None = None
+        self._connected = 0
+        self._closed = False
 
-    def mark(self) -> int:
-        with self._lock, store_errors(self._place):
-            if self._connection is not None:
-                (self._last,) = self._connection.execute("PRAGMA data_version").fetchone()
-            return self._last
+    def mark(self) -> object:
+        if self.inherited:
+            raise StoreClosed(f"{self._path} was followed before a fork; follow it anew")
+        with self._lock, store_errors(str(self._path)):
+            # The number means nothing to any other connection.
+            return None if self._closed else (self._version(), self._connected)
 
     def close(self) -> None:
-        with self._lock:
-            if self._connection is not None:
-                self._connection.close()
-            self._connection = None
+        self._closed = True
+        if not self.inherited:
+            self.suspend()
+            self.resume()
+
+    def suspend(self) -> None:
+        self._lock.acquire()
+        if self._connection is not None:
+            self._connection.close()
+        self._connection = None
+
+    def resume(self) -> None:
+        self._lock.release()
+
+    def _version(self) -> int:
+        if self._connection is None:
+            self._connection = connect(self._path, self._timeout)
+            self._connected += 1
+        return int(self._connection.execute("PRAGMA data_version").fetchone()[0])
 
 
 def _connect(database: str, timeout: float) -> sqlite3.Connection:

@@ -13,7 +13,8 @@ from ..events.envelope import StoredRecord
 from ..events.errors import NotAStore, StoreClosed, StoreError
 from ..events.session import Status
 from .appending import write_once
-from .datastore import SessionDatastore, Synchronous
+from .connections import Synchronous
+from .datastore import SessionDatastore
 from .faults import closed
 from .pages import read_log, read_stream
 from .port import Append, Appended, SessionRow
@@ -21,9 +22,6 @@ from .recorder import SessionRecorder
 from .rows import bury, draw_generation, find_session, list_sessions
 from .subscription import LogSubscription
 from .validity import check_append, check_session_id
-
-_abandoned: list[SessionDatastore] = []
-"""Opened before a fork. SQLite forbids a child even to close them."""
 
 
 class SQLiteStore:
@@ -113,13 +111,13 @@ class SQLiteStore:
 
     def close(self) -> None:
         self._closed = True
-        if self._datastore.pid == os.getpid():
+        if not self._datastore.inherited:
             self._datastore.close()
 
     def _opened(self) -> SessionDatastore:
         if self._closed:
             raise closed(self._datastore.place)
-        if self._datastore.pid != os.getpid():
+        if self._datastore.inherited:
             self._reopen()
         return self._datastore
 
@@ -127,8 +125,7 @@ class SQLiteStore:
         if self._path is None:
             raise StoreClosed("an in-memory store stays with the process that opened it")
         with self._reopening:
-            if self._datastore.pid != os.getpid():
-                _abandoned.append(self._datastore)
+            if self._datastore.inherited:
                 self._datastore = self._open()
 
 

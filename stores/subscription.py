@@ -2,7 +2,7 @@
 
 The thread that iterates does all the work: it reads, and when it has read everything it waits to
 be notified. Writers in this process notify it. For those in other processes it looks, some times
-a second, at a number that changes with their every commit. So there is no thread to leave behind.
+a second, at a mark that changes with their every commit. So there is no thread to leave behind.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ PAGE = 500
 class ForeignCommits(Protocol):
     """Tells whether other processes committed."""
 
-    def mark(self) -> int:
-        """A number that is another one after each commit of another process."""
+    def mark(self) -> object:
+        """Something that equals nothing before it once another process has committed."""
         ...
 
     def close(self) -> None:
@@ -117,10 +117,10 @@ class LogSubscription:
                 return ()
             raise
 
-    def _mark(self) -> int:
-        return self._foreign.mark() if self._foreign is not None else 0
+    def _mark(self) -> object:
+        return self._foreign.mark() if self._foreign is not None else None
 
-    def _wait(self, mark: int) -> None:
+    def _wait(self, mark: object) -> None:
         pause = None if self._foreign is None else POLL_SECONDS
         while not self._closed and not self._notified.wait(pause):
             if self._mark() != mark:

@@ -50,8 +50,8 @@ class Writer:
 
     def _attempt(self, cursor: sqlite3.Cursor, writes: Sequence[Write[Any]]) -> list[object] | None:
         """The outcomes, durable; None where a write of several broke the transaction."""
-        self._begin(cursor)
         try:
+            self._begin(cursor)
             outcomes = _run(cursor, writes)
             if outcomes is not None:
                 cursor.execute("COMMIT")

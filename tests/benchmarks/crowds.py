@@ -32,7 +32,7 @@ def idle_sessions(_rounds: int) -> Sequence[Row]:
     with tempfile.TemporaryDirectory(prefix="turnstream-") as directory:
         url = address(Path(directory), "normal")
         with ActorSystem(agent(lambda _: ANSWER), store=url, idle_timeout=3600) as system:
-            asyncio.run(system.session("first").send("Hello"))  # type: ignore[arg-type]
+            system.session("first").send("Hello").result()
             gc.collect()
             loaded = _resident()
             asyncio.run(greet(system))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -16,7 +17,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from rounds import Cost, Row, alternate, cost, ratios, spread
+from rounds import Cost, Row, alternate, cost, in_directory, ratios, spread
 from workload import ANSWER, address, agent, run_turns
 
 from turnstream.actors import ActorSystem, ModelRequest
@@ -64,7 +65,7 @@ def first_call(rounds: int) -> Sequence[Row]:
         path = Path(directory)
         with ActorSystem(agent(), store=address(path, "normal")) as system:
             asyncio.run(run_turns(system, "s", MESSAGES // MESSAGES_A_TURN))
-        taken = [_in_new_process(path) for _ in range(2 * rounds)]
+        taken = [in_directory(partial(_in_new_process, path)) for _ in range(2 * rounds)]
     return [
         Row(
             f"first model call of a cold session of {MESSAGES:,} messages",
@@ -78,9 +79,10 @@ def first_call(rounds: int) -> Sequence[Row]:
     ]
 
 
-def _in_new_process(path: Path) -> tuple[float, float]:
+def _in_new_process(built: Path, directory: Path) -> tuple[float, float]:
+    shutil.copy(built / "benchmark.db", directory)
     done = subprocess.run(
-        [sys.executable, __file__, str(path)], capture_output=True, text=True, check=True
+        [sys.executable, __file__, str(directory)], stdout=subprocess.PIPE, text=True, check=True
     )
     first, bare = json.loads(done.stdout)
     return first, bare
@@ -97,7 +99,6 @@ def _first_call(path: Path) -> tuple[float, float]:
     with ActorSystem(agent(model), store=address(path)) as system:
         start = time.perf_counter()
         system.session("s").send("once more").result()
-        system.session("s").discard_pending()
     bare = median(_select(path / "benchmark.db").wall for _ in range(5))
     return (called[0] - start) * 1000, bare * 1000
 

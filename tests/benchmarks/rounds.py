@@ -16,7 +16,9 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import median
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
+
+T = TypeVar("T")
 
 
 class Row(NamedTuple):
@@ -42,7 +44,7 @@ def cost(work: Callable[[], object]) -> Cost:
     return Cost(time.perf_counter() - wall, time.process_time() - cpu)
 
 
-def in_directory(work: Callable[[Path], Cost]) -> Cost:
+def in_directory(work: Callable[[Path], T]) -> T:
     """Run ``work`` in a directory of its own, which is removed afterwards."""
     with tempfile.TemporaryDirectory(prefix="turnstream-") as directory:
         return work(Path(directory))

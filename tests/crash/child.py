@@ -183,8 +183,7 @@ def live(plan: Plan) -> None:
     ):
         threading.Thread(target=gates.follow, args=(system,), daemon=True).start()
         session = system.session(SESSION)
-        resumed = session.resume() if plan.resumes else None
-        if resumed is not None:
+        while plan.resumes and (resumed := session.resume()) is not None:
             watch(resumed, plan, log)
         turns = []
         for text in plan.inputs:

@@ -91,7 +91,7 @@ class Story:
     ) -> Life:
         """A process: it resumes, and sends what was not accepted yet."""
         known = self.records
-        left = self.plan.inputs[sum(isinstance(each, InputQueued) for each in events(known)) :]
+        left = self.plan.inputs[len(self.accepted) :]
         told = {"inputs": left, "resumes": bool(known), **changes}
         plan = replace(self.plan, life=len(self.lives) + 1, kill=kill, **told)
         killed = (self._nursery.killed_fresh if fresh else self._nursery.killed)(plan)
@@ -119,6 +119,11 @@ class Story:
     def messages(self) -> list[Message]:
         """The conversation, with the unfinished turn's part of it."""
         return list(self.state.transcript)
+
+    @property
+    def accepted(self) -> list[object]:
+        """The inputs in the stream."""
+        return [each.content for each in self.events if isinstance(each, InputQueued)]
 
     @property
     def asked(self) -> list[tuple[str, int]]:

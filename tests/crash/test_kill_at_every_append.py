@@ -6,19 +6,20 @@ of all model calls and tool runs.
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Iterator
+from itertools import count
+from random import Random
+from secrets import randbits
 from typing import Any, Literal
 
 import pytest
-from plan import AtAppend, Plan, calls, says
+from plan import AtAppend, calls, says
 from story import Story
-from verdict import conversation, judge, judge_stream
+from verdict import judge
 
-Tell = Callable[..., Story]
-Pace = Literal["one by one", "at once"]
-
-# A text that begins with ~ is the async tool's.
+Side = Literal["before", "after"]
+SIDES: tuple[Side, ...] = ("before", "after")
+# A text that begins with ~ goes to the async tool.
 SCRIPT = (
     calls("a", "~b", "c"),
     calls("~d"),
@@ -28,37 +29,104 @@ SCRIPT = (
     calls("h"),
     says("third answer"),
 )
-INPUTS = ("one", "two", "three")
-ORDER = ("c", "a", "~b")
-SIDES: tuple[Literal["before", "after"], ...] = ("before", "after")
+SESSION = {"inputs": ("one", "two", "three"), "order": ("c", "a", "~b")}
+APPENDS = 3 + len(SCRIPT) + len("abcdefgh")
+"""One for each input, for each answer of the model, and for each result."""
 MOST_LIVES = 60
-
-
-@pytest.fixture(params=["one by one", "at once"])
-def pace(request: pytest.FixtureRequest) -> Pace:
-    return request.param
-
-
-@pytest.fixture
-def begin(tell: Tell, pace: Pace) -> Callable[[], Story]:
-    return lambda: tell(*SCRIPT, inputs=INPUTS, order=ORDER, at_once=pace == "at once")
-
 
 Begin = Callable[[], Story]
 
 
+@pytest.fixture(params=["one by one", "at once"])
+def begin(request: pytest.FixtureRequest, tell: Callable[..., Story]) -> Begin:
+    """Begin the session, its inputs sent in one of two ways."""
+    return lambda: tell(*SCRIPT, **SESSION, at_once=request.param == "at once")
+
+
 def finish(story: Story, **changes: Any) -> None:
-    """Live on until nobody is killed, and judge."""
+    """Live on without being killed, and judge."""
     assert not story.live(**changes).killed
     judge(story)
 
 
-def appends(begin: Begin) -> int:
-    """How many appends the session takes where nothing is killed."""
+def points(appends: int = APPENDS) -> Iterator[AtAppend]:
+    return (AtAppend(side, nth) for nth in range(1, appends + 1) for side in SIDES)
+
+
+def test_an_undisturbed_session_takes_an_append_for_each_message_it_gets(begin: Begin) -> None:
     story = begin()
+    assert not story.live(AtAppend("before", APPENDS + 1)).killed
+    judge(story)
+    assert begin().live(AtAppend("after", APPENDS)).killed
+
+
+def test_a_session_killed_at_any_append_is_resumed_as_if_nothing_had_happened(
+    begin: Begin,
+) -> None:
+    for point in points():
+        killed_once(begin(), point)
+
+
+def killed_once(story: Story, point: AtAppend) -> None:
+    assert story.live(point).killed
     finish(story)
-    return 1 + sum(isinstance_first(story))
+    assert len(story.asked) - len(SCRIPT) <= 1
+    assert len(story.ran) - len("abcdefgh") <= 3
 
 
-def isinstance_first(story: Story) -> Iterator[bool]:
-    raise NotImplementedError
+def test_the_next_message_resumes_a_killed_session_too(begin: Begin) -> None:
+    for point in list(points())[1::7]:
+        resumed_by_the_next_message(begin(), point)
+
+
+@pytest.mark.slow
+def test_the_next_message_resumes_a_session_killed_at_any_append(begin: Begin) -> None:
+    for point in points():
+        resumed_by_the_next_message(begin(), point)
+
+
+def resumed_by_the_next_message(story: Story, point: AtAppend) -> None:
+    assert story.live(point).killed
+    finish(story, resumes=len(story.accepted) == len(story.plan.inputs))
+
+
+def test_a_process_killed_while_it_resumes_is_resumed_in_its_turn(begin: Begin) -> None:
+    seed = randbits(32)
+    print(f"seed {seed}")
+    random = Random(seed)
+    for _ in range(12):
+        story = begin()
+        for point in random.sample(list(points()), 3):
+            story.live(point)
+        finish(story)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(90)
+def test_a_process_killed_at_any_append_after_any_other_kill_is_resumed(begin: Begin) -> None:
+    for first in points():
+        for nth in count(1):
+            story = begin()
+            assert story.live(first).killed
+            if not story.live(AtAppend(SIDES[nth % 2], nth)).killed:
+                judge(story)
+                break
+            finish(story)
+
+
+@pytest.mark.parametrize("point", [AtAppend("after", 2), AtAppend("before", 3)])
+def test_a_session_gets_on_although_no_process_lives_for_more_than_two_appends(
+    begin: Begin, point: AtAppend
+) -> None:
+    story = begin()
+    for _ in range(MOST_LIVES):
+        if not story.live(point).killed:
+            break
+    judge(story)
+
+
+@pytest.mark.parametrize("nth", [3, 5])
+def test_a_fresh_interpreter_goes_on_where_a_killed_one_was(begin: Begin, nth: int) -> None:
+    story = begin()
+    assert story.live(AtAppend("after", nth), fresh=True).killed
+    finish(story, fresh=True)

@@ -1,6 +1,5 @@
 """Several processes on one file: locks, races, kills."""
 
-import os
 import signal
 import sqlite3
 import subprocess
@@ -261,45 +260,3 @@ def test_a_subscription_sees_what_other_processes_commit(
         release(children)
         records = [read.get(timeout=PATIENCE) for _ in range(100)]
         assert records == store.read_all()
-
-
-def test_a_store_opened_before_a_fork_works_in_the_child_and_in_the_parent(path: Path) -> None:
-    with closing(SQLiteStore(path)) as store:
-        store.append(append_of("s", 0, "parent"))
-        assert in_child(lambda: store.append(append_of("s", 1, "child"))) == 0
-        assert texts(store.read("s")) == ["parent", "child"]
-        assert store.append(append_of("s", 2, "parent")).version == 3
-    assert integrity(path) == "ok"
-
-
-def test_a_store_in_memory_stays_with_its_process_and_says_so() -> None:
-    with closing(SQLiteStore()) as store:
-        store.append(append_of("s", 0, "a"))
-        assert in_child(lambda: store.read("s")) == "StoreClosed"
-        assert texts(store.read("s")) == ["a"]
-
-
-def test_a_child_that_closes_a_store_does_not_close_it_for_its_parent(path: Path) -> None:
-    with closing(SQLiteStore(path)) as store:
-        store.append(append_of("s", 0, "a"))
-        assert in_child(store.close) == 0
-        assert store.append(append_of("s", 1, "b")).version == 2
-
-
-def in_child(work: Callable[[], object]) -> int | str:
-    """What becomes of ``work`` in a forked process: 0, or the name of the error it raised."""
-    reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:
-        outcome = "0"
-        try:
-            work()
-        except BaseException as error:
-            outcome = type(error).__name__
-        os.write(writing, outcome.encode())
-        os._exit(0)
-    os.close(writing)
-    outcome = os.read(reading, 100).decode()
-    os.close(reading)
-    os.waitpid(child, 0)
-    return 0 if outcome == "0" else outcome
