@@ -11,8 +11,7 @@ pytest finds the tests by their names; nothing here needs it to be installed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from datetime import timedelta
 from functools import partial
 from itertools import product
@@ -59,11 +58,9 @@ class StoreConformance:
         """Open the store that lives in this directory."""
         raise NotImplementedError
 
-    @contextmanager
-    def store(self, tmp_path: Path) -> Iterator[EventStore]:
+    def store(self, tmp_path: Path) -> closing[EventStore]:
         """The store, closed in the end."""
-        with closing(self.open_store(tmp_path)) as store:
-            yield store
+        return closing(self.open_store(tmp_path))
 
     def needs_durability(self) -> None:
         if not self.durable:

@@ -29,10 +29,10 @@ def connect(path: Path | None, timeout: float) -> sqlite3.Connection:
 
 def create(path: Path, timeout: float) -> sqlite3.Connection:
     """The same; the file and its directories are made if there are none."""
-    if path.is_file():
-        return connect(path, timeout)
     if path.exists():
-        raise NotAStore(f"{path} is no regular file; give the path of one, old or new")
+        if not path.is_file():
+            raise NotAStore(f"{path} is no regular file; give the path of one, old or new")
+        return connect(path, timeout)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -492,7 +492,7 @@ def storm(world: World) -> None:
 
     def send(sender: int) -> None:
         for number in range(MESSAGES // SENDERS):
-            Witness.allowed.get(timeout=3 * SECONDS)
+            Witness.allowed.get()
             world.tell(f"s{(number * 7 + sender) % IDS}", (sender, number))
 
     senders = [Thread(target=send, args=(sender,)) for sender in range(SENDERS)]

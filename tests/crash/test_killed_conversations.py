@@ -39,11 +39,11 @@ def test_conversations_killed_at_random_appends_are_the_recorded_ones(
     nursery: Nursery, tmp_path: Path
 ) -> None:
     seed = randbits(32)
-    hold(nursery, tmp_path, seed, chosen=tuple(Random(seed).sample(range(120), 40)), apart=200)
+    hold(nursery, tmp_path, seed, chosen=tuple(Random(seed).sample(range(120), 40)), apart=150)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("apart", [40, 150, 600])
+@pytest.mark.parametrize("apart", [200, 600])
 def test_all_conversations_killed_at_random_appends_are_the_recorded_ones(
     nursery: Nursery, tmp_path: Path, apart: int
 ) -> None:
@@ -53,15 +53,15 @@ def test_all_conversations_killed_at_random_appends_are_the_recorded_ones(
 def hold(
     nursery: Nursery, folder: Path, seed: int, *, chosen: tuple[int, ...], apart: int
 ) -> None:
-    """Hold the conversations, with kills that are ``apart`` appends from each other on average,
-    and judge each of them."""
+    """Hold the conversations, with a kill about ``apart`` appends after each of them was resumed,
+    and judge them."""
     print(f"seed {seed}")
     random = Random(seed)
     births: list[dict[int, int]] = []
     killed = True
     while killed:
         births.append({place: len(stream(folder, f"talk-{place}")) for place in chosen})
-        kill = AtAppend(random.choice(SIDES), random.randint(len(chosen), 2 * apart))
+        kill = AtAppend(random.choice(SIDES), len(chosen) + random.randint(0, 2 * apart))
         plan = Talks(str(folder), len(births), str(RECORDED), chosen, kill)
         killed = nursery.killed(plan)
     assert len(births) > 1

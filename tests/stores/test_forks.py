@@ -13,6 +13,8 @@ from turnstream.events.errors import StoreClosed
 from turnstream.stores import MemoryStore, SQLiteStore
 from turnstream.stores.specimens import PATIENCE, append_of, following, texts
 
+pytestmark = pytest.mark.filterwarnings("ignore:.*is multi-threaded:DeprecationWarning")
+
 
 class Child:
     """A forked process that does one thing after the other when it is told to."""
