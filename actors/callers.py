@@ -10,7 +10,7 @@ from ..events.errors import (
     InvalidModelTurn,
     ModelFailed,
     ModelStreamEnded,
-    SessionError,
+    NothingUnfinished,
     TurnError,
     TurnstreamError,
 )
@@ -84,14 +84,14 @@ class Callers:
         last one's result."""
         if turn is None:
             return
-        turn.accept()
+        turn.accept(_first_input(state))
         if state.turn is not None and state.turn.halt is None:
             self._joined.append(turn)
         elif state.ended is not None:
             turn.finish(_result(state))
         else:
             turn.fail(
-                SessionError(
+                NothingUnfinished(
                     f"nothing is unfinished in session {self._session_id!r}: send an input",
                     session_id=self._session_id,
                 )
@@ -130,9 +130,10 @@ class Callers:
             self._waiters[turn.input_id] = turn
             if any(isinstance(event, TurnResumed) for event in decision.events):
                 self._sponsor = turn
+            turn.accept(turn.input_id)
         else:
             self._joined.append(turn)
-        turn.accept()
+            turn.accept(_first_input(decision.states[0]))
 
     def _tell(
         self, event: SessionEvent, version: int, before: SessionState, after: SessionState
@@ -184,6 +185,11 @@ def _item(event: SessionEvent, version: int, after: SessionState) -> StreamItem 
             return InputShown(turn_id, version, input_id, event.content, event.policy)
         case _:
             return None
+
+
+def _first_input(state: SessionState) -> str:
+    inputs = state.turn.inputs if state.turn is not None else state.queued
+    return inputs[0].input_id if inputs else ""
 
 
 def _result(state: SessionState) -> TurnResult:

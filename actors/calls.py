@@ -11,7 +11,13 @@ from contextlib import aclosing
 from hashlib import sha256
 from typing import Any
 
-from ..events.errors import InvalidModelTurn, ModelFailed, ModelStreamEnded, Unstorable
+from ..events.errors import (
+    InvalidModelTurn,
+    ModelFailed,
+    ModelStreamEnded,
+    ToolError,
+    Unstorable,
+)
 from ..events.messages import ModelTurn
 from ..events.session import ToolCallStarted
 from ..events.values import plain
@@ -223,4 +229,6 @@ def _described(error: BaseException) -> str:
         text = str(error)
     except Exception:
         text = ""
+    if isinstance(error, ToolError) and text:
+        return text
     return f"{type(error).__name__}: {text}" if text else type(error).__name__

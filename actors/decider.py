@@ -13,7 +13,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..events.errors import SessionReadOnly
+from ..events.errors import SessionReadOnly, TurnTakenOver
 from ..events.messages import AssistantMessage, Outcome, ToolCall
 from ..events.session import (
     FinishReason,
@@ -72,7 +72,8 @@ class Decision(Struct, frozen=True, gc=False):
 def decide(state: SessionState, command: Command, rules: Rules, stamp: Stamp) -> Decision:
     """The events that follow ``command``; none where it changes nothing or comes too late.
 
-    Raises ``SessionReadOnly`` where the stream holds events this version does not know.
+    Raises ``SessionReadOnly`` where the stream holds events this version does not know, and
+    ``TurnTakenOver`` where a younger node runs the turn.
     """
     if state.unfolded:
         raise SessionReadOnly(
@@ -162,8 +163,15 @@ def _begin_session(draft: _Draft) -> None:
 
 
 def _resume(draft: _Draft) -> None:
-    if draft.state.turn is None or draft.owned:
+    turn = draft.state.turn
+    if turn is None or draft.owned:
         return
+    if turn.halt is None and turn.owner.generation > draft.stamp.owner.generation:
+        raise TurnTakenOver(
+            f"{turn.turn_id} goes on at node {turn.owner.node!r}, which is younger than this one: "
+            "wait for its result in the stream, or resume from a process started later",
+            turn_id=turn.turn_id,
+        )
     _configure(draft)
     draft.record(
         TurnResumed(

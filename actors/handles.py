@@ -40,7 +40,8 @@ class Acceptance:
         self._promise = promise
 
     def result(self, timeout: float | None = None) -> str:
-        """Block until the input is durable, at most ``timeout`` seconds, and return its id."""
+        """Block until the input is durable, at most ``timeout`` seconds, and return its id: for
+        a retry, and for ``resume``, that of the input the unfinished turn began with."""
         return self._promise.result(timeout)
 
     def __await__(self) -> Generator[object, None, str]:
@@ -82,9 +83,9 @@ class Turn:
         ``turn.done``."""
         return TurnStream(self.feed)
 
-    def accept(self) -> None:
-        """Say that the input is durable. For the runtime."""
-        self._accepted.resolve(self.input_id)
+    def accept(self, input_id: str) -> None:
+        """Say that the input is durable, under this id. For the runtime."""
+        self._accepted.resolve(input_id)
 
     def finish(self, result: TurnResult) -> None:
         """Say how the turn ended. For the runtime."""
@@ -118,12 +119,14 @@ class TurnStream:
 
 class Pending(Struct, frozen=True, eq=False):
     """What is unfinished in a session: the open turn's messages so far, the calls that lack a
-    result, and the inputs that wait. ``error`` says why a failed turn does not go on."""
+    result, and the inputs that wait. ``code`` and ``error`` say why a failed turn does not go
+    on."""
 
     turn_id: str
     messages: Sequence[Message]
     calls: tuple[ToolCall, ...]
     queued: tuple[Content, ...]
+    code: str = ""
     error: str = ""
 
 
@@ -160,6 +163,7 @@ class View(Struct, frozen=True, eq=False):
             self.folded.transcript[turn.base :],
             tuple(each.call for each in turn.calls if not isinstance(each.stage, Settled)),
             queued,
+            turn.halt.code if turn.halt else "",
             turn.halt.error if turn.halt else "",
         )
 
@@ -193,13 +197,13 @@ class Session:
         self._system.tell(self, Resume(), turn)
         return turn
 
-    def discard_pending(self) -> None:
+    def discard_pending(self) -> Acceptance:
         """Drop the unfinished turn: the conversation is as before it, the stream keeps it.
 
-        Blocks until that is durable."""
+        Returns at once; what comes back tells, to whoever waits or awaits, that it is durable."""
         turn = Turn(self.id)
         self._system.tell(self, Discard(), turn)
-        turn.accepted().result()
+        return turn.accepted()
 
     def pending(self) -> Pending | None:
         """What is unfinished; None where nothing is."""

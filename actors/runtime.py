@@ -10,7 +10,7 @@ from threading import Event, Thread
 
 from pykka import ActorDeadError
 
-from ..events.errors import SessionCrashed, SessionError, SystemClosed
+from ..events.errors import SessionCrashed, SystemClosed, UnknownAgent
 from ..events.session import Owner
 from ..stores import EventStore
 from .agent import ReadyAgent
@@ -51,11 +51,11 @@ class Runtime:
         self._sweeper.start()
 
     def agent(self, name: str) -> ReadyAgent:
-        """The agent of that name; ``SessionError`` where the system has none."""
+        """The agent of that name; ``UnknownAgent`` where the system has none."""
         try:
             return self._agents[name]
         except KeyError:
-            raise SessionError(
+            raise UnknownAgent(
                 f"the session belongs to agent {name!r}, which this system does not have "
                 f"(it has {', '.join(map(repr, self._agents))}): add it"
             ) from None

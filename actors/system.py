@@ -65,7 +65,7 @@ class ActorSystem:
         """A handle on the session of that id, or on a new one. Opens nothing.
 
         ``agent`` and ``tenant`` count where the session does not exist yet. Raises
-        ``InvalidSessionId``, and ``SessionError`` where the system has no such agent.
+        ``InvalidSessionId``, and ``UnknownAgent`` where the system has no such agent.
         """
         session_id = token_hex(16) if id is None else check_session_id(id)
         name = agent or self._default_agent

@@ -21,7 +21,7 @@ from typing import Any, TypeAlias, TypeVar
 from msgspec.structs import replace
 
 from ..events.envelope import RecordedEvent
-from ..events.errors import InvalidTranscript, ScriptExhausted
+from ..events.errors import InvalidTranscript, ScriptExhausted, ToolError
 from ..events.messages import AssistantMessage, Message, ModelTurn, ToolCall, ToolMessage
 from ..events.session import AnyEvent
 from ..projections import fold
@@ -125,7 +125,7 @@ class RecordedModel:
     def _replay(self, context: ToolContext, /, **arguments: Any) -> Any:
         recorded = self._results[context.call_id]
         if recorded.outcome != "ok":
-            raise RuntimeError(recorded.content)
+            raise ToolError(str(recorded.content))
         return recorded.content
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[Delta | ModelTurn]:
@@ -174,5 +174,6 @@ def _untaken(call_id: str, taken: set[str]) -> str:
 
 
 def crash_points(stream: Sequence[T]) -> Iterator[Sequence[T]]:
-    """Every prefix of a stream that a crash may leave, the shortest first."""
+    """Every prefix of a stream, the shortest first: more than any crash can leave, since events
+    of one append are durable together."""
     return (stream[:length] for length in range(len(stream) + 1))

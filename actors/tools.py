@@ -32,12 +32,12 @@ class ToolContext(msgspec.Struct, frozen=True):
     idempotency_key: str
     attempt: int
     state: Any
-    is_cancelled: Callable[[], bool]
+    _is_cancelled: Callable[[], bool]
 
     @property
     def cancelled(self) -> bool:
         """Whether the turn no longer wants the result: a long loop may look and stop."""
-        return self.is_cancelled()
+        return self._is_cancelled()
 
 
 class Arguments(Protocol):

@@ -15,6 +15,8 @@
     │   └── CorruptEvent          a stored event can't be read, or the chain is broken
     ├── SessionError
     │   ├── SessionNotFound       no such session
+    │   ├── UnknownAgent          the session's agent is not among the system's
+    │   ├── NothingUnfinished     there is no turn to go on with
     │   ├── SessionReadOnly       the stream holds events this version does not know
     │   ├── SessionAwaitingApproval  a decision comes first
     │   ├── SessionCrashed        its actor failed; the stream is as it was
@@ -24,7 +26,8 @@
     │   ├── ModelFailed           the model raised
     │   ├── ModelStreamEnded      the model's stream ended without its closing turn
     │   ├── InvalidModelTurn      what the model answered is no turn
-    │   └── TurnTakenOver         another node runs the turn now
+    │   ├── TurnTakenOver         another node runs the turn now
+    │   └── ToolError             for tools to raise: its text is what the model reads
     ├── ActorError
     │   ├── MailboxFull           nothing was accepted; try again
     │   ├── SystemClosed          the system no longer accepts
@@ -163,6 +166,18 @@ class SessionNotFound(SessionError):
     code = "session-not-found"
 
 
+class UnknownAgent(SessionError):
+    """The session belongs to an agent that the system does not have."""
+
+    code = "unknown-agent"
+
+
+class NothingUnfinished(SessionError):
+    """There is no turn to go on with, and there never was one."""
+
+    code = "nothing-unfinished"
+
+
 class SessionReadOnly(SessionError):
     """The stream holds events this version does not know: it can be read, not continued."""
 
@@ -229,6 +244,12 @@ class TurnTakenOver(TurnError):
     """Another node runs the turn now; its result is in the stream."""
 
     code = "turn-taken-over"
+
+
+class ToolError(TurnError):
+    """For tools to raise: the model reads its text as it is, without the name of a class."""
+
+    code = "tool-error"
 
 
 class ActorError(TurnstreamError):

@@ -132,10 +132,10 @@ class SessionState(Struct, frozen=True, gc=False):
 
     @property
     def status(self) -> Status:
-        """The phase as listings show it."""
+        """The phase as listings show it; with inputs waiting, an idle session is not done."""
         match self.phase:
             case Phase.IDLE:
-                return "idle"
+                return "running" if self.queued else "idle"
             case Phase.HALTED:
                 return "failed"
             case _:

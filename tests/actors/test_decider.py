@@ -44,6 +44,7 @@ from turnstream.events import (
     TurnFailed,
     TurnFinished,
     TurnStarted,
+    TurnTakenOver,
     UnknownEvent,
 )
 from turnstream.projections import (
@@ -378,6 +379,16 @@ def test_other_words_after_a_crash_come_after_the_interrupted_turn() -> None:
         "do Y",
         "answer 2",
     ]
+
+
+def test_an_older_node_never_takes_a_turn_back() -> None:
+    world = World([1], generation=2)
+    world.tell(Submit("i1", "go"))
+    older = World([1], world.rules, world.state, list(world.events), generation=1)
+
+    for command in (Resume(), Submit("i2", "go"), Submit("i3", "other")):
+        with pytest.raises(TurnTakenOver, match="younger"):
+            older.tell(command)
 
 
 def test_a_stream_that_broke_off_is_asked_for_once_more_and_then_fails_the_turn() -> None:

@@ -163,7 +163,7 @@ def test_discarding_an_unfinished_turn_leaves_the_conversation_as_before(
     session.send("a").result(WAIT)
     with pytest.raises(ModelFailed):
         session.send("b").result(WAIT)
-    session.discard_pending()
+    session.discard_pending().result(WAIT)
 
     assert session.pending() is None
     assert [_text(each) for each in session.messages] == ["a", "one"]

@@ -195,6 +195,31 @@ def test_closing_records_what_runs_and_leaves_the_rest_to_be_resumed(tmp_path: P
         assert resumed.result(WAIT).text == "done"
 
 
+def test_an_input_that_waits_when_the_system_closes_is_found_by_resume_all(tmp_path: Path) -> None:
+    started, release = threading.Event(), threading.Event()
+
+    def model(request: ModelRequest) -> str:
+        started.set()
+        release.wait(WAIT)
+        return "done"
+
+    store = f"sqlite:///{tmp_path}/s.db"
+    system = ActorSystem(Agent("agent", model=model), store=store)
+    first, second = system.session("s").send("one"), system.session("s").send("two")
+    second.accepted().result(WAIT)
+    assert started.wait(WAIT)
+    threading.Timer(0.05, release.set).start()
+    system.close()
+    assert first.result(WAIT).text == "done"
+
+    with ActorSystem(Agent("agent", model=model), store=store) as other:
+        assert [row.status for row in other.sessions()] == ["running"]
+        (turn,) = other.resume_all()
+        assert turn.result(WAIT).text == "done"
+        assert [row.status for row in other.sessions()] == ["idle"]
+        assert len(other.session("s").messages) == 4
+
+
 def test_closing_interrupts_what_does_not_end_in_time(tmp_path: Path) -> None:
     started, release = threading.Event(), threading.Event()
 

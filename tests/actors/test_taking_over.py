@@ -56,7 +56,9 @@ def test_a_session_two_systems_write_to_in_turns_keeps_one_order(tmp_path: Path)
     one, two = (ActorSystem(agent, store=address) for agent in agents)
     with one, two:
         answers = [
-            system.session("s").send("hi").result(WAIT).text for _ in range(5) for system in (one, two)
+            system.session("s").send("hi").result(WAIT).text
+            for _ in range(5)
+            for system in (one, two)
         ]
 
     assert answers == [str(2 * n + 1) for n in range(10)]

@@ -10,7 +10,7 @@ import pytest
 
 from turnstream.events.errors import NotAStore, StoreBusy, StoreError, StoreTooNew, StoreUnavailable
 from turnstream.stores import SQLiteStore, schema
-from turnstream.stores.specimens import append_of, texts
+from turnstream.stores.specimens import append_of, texts, together
 
 
 def written(path: Path, *appended: str) -> None:
@@ -58,6 +58,19 @@ def without_privileges(*, owns: Path) -> Iterator[None]:
 
 def test_missing_directories_are_made(tmp_path: Path) -> None:
     written(tmp_path / "a" / "b" / "streams.db")
+
+
+def test_a_new_file_may_be_opened_by_many_threads_at_once(tmp_path: Path) -> None:
+    for n in range(10):
+        path = tmp_path / str(n) / "streams.db"
+
+        def use(number: int, path: Path = path) -> None:
+            with closing(SQLiteStore(path)) as store:
+                store.append(append_of(f"s{number}", 0, "a"))
+
+        together(16, use)
+        with closing(SQLiteStore(path)) as store:
+            assert len(store.sessions()) == 16
 
 
 def test_an_empty_file_becomes_a_store(path: Path) -> None:
