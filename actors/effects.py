@@ -349,8 +349,6 @@ class Effects:
         self._set_timer(running, seconds, self._expire, running)
 
     def _expire(self, running: Running) -> None:
-        if running.asked_to_stop:
-            return
         running.instead = TimedOut()
         running.stop()
         if running.task is None:

@@ -145,11 +145,6 @@ class Running:
         """Whether its outcome is known."""
         return self._unsettled.locked()
 
-    @property
-    def asked_to_stop(self) -> bool:
-        """Whether its result is no longer wanted."""
-        return self._gate.cancelled
-
     def enter(self) -> bool:
         """Whether user code may be entered now."""
         if not self._gate.cancelled and self._entry.open():

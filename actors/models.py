@@ -65,6 +65,7 @@ class Model(Protocol):
 
     def stream(self, request: ModelRequest) -> AsyncIterator[Delta | ModelTurn]:
         """Deltas, then exactly one ``ModelTurn``."""
+        ...
 
 
 Answer: TypeAlias = ModelTurn | str

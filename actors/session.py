@@ -173,13 +173,11 @@ class SessionActor(PooledActor):
             )
 
     def _read(self) -> None:
-        records = self._runtime.store.read(self._id, after=self._version)
-        decode = CODEC.recorded
-        self._state = fold([decode(record).event for record in records], self._state)
-        if records:
-            last = records[-1]
-            self._version = last.version
-            self._prev = digest(last.topic, last.version, last.payload)
+        replay = self._runtime.store.replay(self._id, after=self._version)
+        self._state = fold(CODEC.replayed(replay), self._state)
+        if replay.topics:
+            self._version = replay.version
+            self._prev = digest(replay.topics[-1], replay.version, replay.payloads[-1])
 
     def _forget(self) -> None:
         self._state = INITIAL

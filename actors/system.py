@@ -135,9 +135,9 @@ class ActorSystem:
 
     def read_view(self, session_id: str) -> View:
         """A session as of now. For handles."""
-        records = self._store.read(session_id)
-        events = [CODEC.recorded(each).event for each in records]
-        return View(records[-1].version if records else 0, fold(events), fold_usage(events))
+        replay = self._store.replay(session_id)
+        events = CODEC.replayed(replay)
+        return View(replay.version, fold(events), fold_usage(events))
 
     async def read_view_async(self, session_id: str) -> View:
         """A session as of now, off the event loop. For handles."""

@@ -7,7 +7,7 @@ in with the events.
 
 from .chain import Fault, digest, verify
 from .codec import CODEC, TOPICS, Codec, topic_of
-from .envelope import EncodedEvent, RecordedEvent, StoredRecord
+from .envelope import EncodedEvent, RecordedEvent, Replay, StoredRecord
 from .errors import (
     ActorError,
     CorruptEvent,
@@ -151,6 +151,7 @@ __all__ = [
     "Part",
     "Policy",
     "RecordedEvent",
+    "Replay",
     "ScriptExhausted",
     "SessionAwaitingApproval",
     "SessionCleared",

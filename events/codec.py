@@ -15,7 +15,7 @@ from msgspec import MsgspecError, convert
 from msgspec.json import Decoder, Encoder
 from msgspec.structs import replace
 
-from .envelope import EncodedEvent, RecordedEvent, StoredRecord
+from .envelope import EncodedEvent, RecordedEvent, Replay, StoredRecord
 from .errors import CorruptEvent, Unstorable
 from .session import (
     AnyEvent,
@@ -111,6 +111,27 @@ class Codec:
                 version=version,
             ) from None
         return RecordedEvent(position, session_id, version, topic, event)
+
+    def replayed(self, replay: Replay) -> list[AnyEvent]:
+        """The events of a replay. ``CorruptEvent`` names session and version."""
+        events: list[AnyEvent] = []
+        read = self._read
+        try:
+            for topic, payload in zip(replay.topics, replay.payloads, strict=True):
+                if topic in read and not payload.startswith(MARK):
+                    events.append(read[topic](payload))
+                else:
+                    events.append(self.decode(topic, payload))
+        except (*_UNREADABLE, CorruptEvent):
+            place = len(events)
+            version = replay.after + 1 + place
+            self.recorded(
+                StoredRecord(
+                    0, replay.session_id, version, replay.topics[place], replay.payloads[place]
+                )
+            )
+            raise
+        return events
 
     def decode(self, topic: str, payload: bytes) -> AnyEvent:
         """The event stored under this topic, in its present shape.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import NamedTuple
 
@@ -24,6 +25,21 @@ class StoredRecord(NamedTuple):
     version: int
     topic: str
     payload: bytes
+
+
+class Replay(NamedTuple):
+    """The end of a stream in bulk, for a fold: topics and payloads of the events that follow
+    version ``after``, without a gap."""
+
+    session_id: str
+    after: int
+    topics: Sequence[str]
+    payloads: Sequence[bytes]
+
+    @property
+    def version(self) -> int:
+        """The version of the last event; ``after`` where there is none."""
+        return self.after + len(self.topics)
 
 
 class RecordedEvent(NamedTuple):

@@ -73,7 +73,7 @@ def fold(events: Iterable[AnyEvent], state: SessionState = INITIAL) -> SessionSt
 
 class _Folding:
     """A state in the making, so that a long fold does not copy it at each event. ``said`` are
-    the messages to come after the transcript."""
+    the messages to come after the ``spoken`` ones of the transcript."""
 
     __slots__ = (
         "agent",
@@ -83,6 +83,7 @@ class _Folding:
         "ended",
         "queued",
         "said",
+        "spoken",
         "tenant",
         "transcript",
         "turn",
@@ -98,6 +99,7 @@ class _Folding:
         self.discarded_usage, self.application = state.discarded_usage, state.application
         self.unfolded = state.unfolded
         self.said: list[Message] = []
+        self.spoken = len(state.transcript)
 
     def folded(self) -> SessionState:
         if self.said:
@@ -119,17 +121,20 @@ class _Folding:
 
     @property
     def length(self) -> int:
-        return len(self.transcript) + len(self.said)
+        return self.spoken + len(self.said)
 
     def take_back(self, base: int) -> None:
         """Go back to the first ``base`` messages."""
         self.transcript = self.transcript.extended(self.said).first(base)
-        self.said = []
+        self.said, self.spoken = [], len(self.transcript)
 
     def take(self, ids: tuple[str, ...]) -> tuple[QueuedInput, ...]:
         """Take these inputs out of the queue."""
-        taken = tuple(each for each in self.queued if each.input_id in ids)
-        self.queued = tuple(each for each in self.queued if each.input_id not in ids)
+        taken = tuple([each for each in self.queued if each.input_id in ids])
+        if len(taken) == len(self.queued):
+            self.queued = ()
+        else:
+            self.queued = tuple([each for each in self.queued if each.input_id not in ids])
         return taken
 
 
@@ -209,7 +214,8 @@ def _model_turn(folding: _Folding, event: ModelTurnRecorded) -> None:
     if (turn := folding.turn) is None:
         return
     calls = tuple([_frozen_call(call) for call in event.tool_calls])
-    folding.said.append(AssistantMessage(event.text, calls, frozen(event.parts)))
+    parts = frozen(event.parts) if event.parts else ()
+    folding.said.append(AssistantMessage(event.text, calls, parts))
     folding.turn = replace(
         turn,
         steps=event.step,
@@ -245,9 +251,12 @@ def _call_started(folding: _Folding, event: ToolCallStarted) -> None:
 def _call_settled(folding: _Folding, event: ToolResultRecorded) -> None:
     if (turn := folding.turn) is None:
         return
-    name = next((each.call.name for each in turn.calls if each.call.id == event.call_id), "")
-    message = ToolMessage(event.call_id, name, render(event.content), event.outcome)
-    calls = _staged(turn.calls, event.call_id, Settled(message))
+    call_id, name = event.call_id, ""
+    for each in turn.calls:
+        if each.call.id == call_id:
+            name = each.call.name
+    message = ToolMessage(call_id, name, render(event.content), event.outcome)
+    calls = _staged(turn.calls, call_id, Settled(message))
     results = [each.stage.message for each in calls if isinstance(each.stage, Settled)]
     if len(results) == len(calls):
         folding.said += results

@@ -10,12 +10,13 @@ from collections.abc import Callable, Sequence
 from operator import attrgetter
 from threading import RLock
 
-from ..events.envelope import StoredRecord
+from ..events.envelope import Replay, StoredRecord
 from ..events.errors import SessionDeleted, StoreClosed, StoreError, WrongExpectedVersion
+from ..events.identifiers import check_session_id
 from ..events.session import Status
 from .port import Append, Appended, SessionRow
 from .subscription import Listeners, LogSubscription
-from .validity import check_append, check_session_id
+from .validity import check_append
 
 
 class MemoryStore:
@@ -64,6 +65,11 @@ class MemoryStore:
             stream = self._streams.get(session_id, [])
             last = len(stream) if upto is None else max(upto, 0)
             return tuple(stream[max(after, 0) : last])
+
+    def replay(self, session_id: str, *, after: int = 0) -> Replay:
+        stream = self.read(session_id, after=after)
+        topics, payloads = [r.topic for r in stream], [r.payload for r in stream]
+        return Replay(session_id, after, topics, payloads)
 
     def read_all(self, *, after: int = 0, limit: int = 1000) -> Sequence[StoredRecord]:
         with self._opened():

@@ -14,7 +14,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from ..events.envelope import EncodedEvent, StoredRecord
+from ..events.envelope import EncodedEvent, Replay, StoredRecord
 from ..events.errors import StoreError
 from ..events.session import Status
 
@@ -80,6 +80,7 @@ class EventStore(Protocol):
     @property
     def durable(self) -> bool:
         """Whether events outlive the process."""
+        ...
 
     def append(self, append: Append) -> Appended:
         """Append, or raise ``WrongExpectedVersion`` or ``SessionDeleted`` and change nothing.
@@ -87,6 +88,7 @@ class EventStore(Protocol):
         An append whose events already stand at these versions, byte for byte, is our own whose
         acknowledgement was lost: it succeeds again.
         """
+        ...
 
     def submit(self, append: Append, done: Callable[[Appended | StoreError], None]) -> None:
         """Append without waiting: ``done`` is called exactly once with what ``append`` would have
@@ -98,15 +100,23 @@ class EventStore(Protocol):
     ) -> Sequence[StoredRecord]:
         """The stream's events with versions above ``after``, up to and including ``upto``, in
         order; empty for an unknown session."""
+        ...
+
+    def replay(self, session_id: str, *, after: int = 0) -> Replay:
+        """What ``read`` gives, in bulk, for a fold that has to be quick."""
+        ...
 
     def read_all(self, *, after: int = 0, limit: int = 1000) -> Sequence[StoredRecord]:
         """Events of all sessions with positions above ``after``, in order, at most ``limit``."""
+        ...
 
     def subscribe(self, *, after: int = 0) -> Subscription:
         """Read all events with positions above ``after``, then follow."""
+        ...
 
     def session(self, session_id: str) -> SessionRow | None:
         """The session's row; None where there is none or it was deleted."""
+        ...
 
     def sessions(
         self,
@@ -117,13 +127,16 @@ class EventStore(Protocol):
         limit: int | None = None,
     ) -> Sequence[SessionRow]:
         """Rows that match every filter given, the last updated first."""
+        ...
 
     def delete(self, session_id: str) -> int:
         """Delete the stream and its row and leave a tombstone, so that no late writer revives the
         id. Returns how many events went; 0 for an unknown session."""
+        ...
 
     def next_generation(self) -> int:
         """A number higher than any drawn from this store before, for a node that starts."""
+        ...
 
     def close(self) -> None:
         """Finish what was submitted and release everything. May be called more than once."""

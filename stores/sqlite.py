@@ -9,8 +9,9 @@ from functools import partial
 from pathlib import Path
 from threading import Lock
 
-from ..events.envelope import StoredRecord
+from ..events.envelope import Replay, StoredRecord
 from ..events.errors import NotAStore, StoreClosed, StoreError
+from ..events.identifiers import check_session_id
 from ..events.session import Status
 from .appending import write_once
 from .connections import Synchronous
@@ -19,9 +20,10 @@ from .faults import closed
 from .pages import read_log, read_stream
 from .port import Append, Appended, SessionRow
 from .recorder import SessionRecorder
+from .replaying import replay_stream
 from .rows import bury, draw_generation, find_session, list_sessions
 from .subscription import LogSubscription
-from .validity import check_append, check_session_id
+from .validity import check_append
 
 
 class SQLiteStore:
@@ -77,6 +79,11 @@ class SQLiteStore:
         check_session_id(session_id)
         with self._opened().reading() as cursor:
             return read_stream(cursor, session_id, after, upto)
+
+    def replay(self, session_id: str, *, after: int = 0) -> Replay:
+        check_session_id(session_id)
+        with self._opened().reading() as cursor:
+            return replay_stream(cursor, session_id, after)
 
     def read_all(self, *, after: int = 0, limit: int = 1000) -> Sequence[StoredRecord]:
         with self._opened().reading() as cursor:

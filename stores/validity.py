@@ -2,19 +2,8 @@
 
 from __future__ import annotations
 
-from ..events.errors import InvalidSessionId
+from ..events.identifiers import check_session_id
 from .port import Append
-
-MAX_ID_LENGTH = 512
-
-
-def check_session_id(session_id: str) -> None:
-    """Raise ``InvalidSessionId`` unless the id is 1 to 512 printable Unicode characters."""
-    if not (session_id and len(session_id) <= MAX_ID_LENGTH and session_id.isprintable()):
-        raise InvalidSessionId(
-            f"{session_id[:40]!a} can't name a session: an id is 1 to {MAX_ID_LENGTH} "
-            "printable characters"
-        )
 
 
 def check_append(append: Append) -> None:

@@ -50,6 +50,13 @@ def test_a_root_name_is_the_same_object_in_its_folder() -> None:
         assert name in package.__all__
 
 
+def test_the_typed_tour_of_the_api_leaves_no_name_out() -> None:
+    tour = ast.parse((ROOT / "tests/typing/api.py").read_text(encoding="utf-8"))
+    used = {node.id for node in ast.walk(tour) if isinstance(node, ast.Name)}
+    used |= {node.attr for node in ast.walk(tour) if isinstance(node, ast.Attribute)}
+    assert set(turnstream.__all__) - used == set()
+
+
 def test_dir_shows_the_public_names() -> None:
     assert set(turnstream.__all__) <= set(dir(turnstream))
 

@@ -165,7 +165,9 @@ def assert_sound(store: EventStore, sessions: int) -> None:
             turns = [e for e in events if isinstance(e, ModelTurnRecorded)]
             asked = sorted((e.turn_id, c.id) for e in turns for c in e.tool_calls)
             for kind in (ToolCallStarted, ToolResultRecorded):
-                assert sorted((e.turn_id, e.call_id) for e in events if isinstance(e, kind)) == asked
+                assert (
+                    sorted((e.turn_id, e.call_id) for e in events if isinstance(e, kind)) == asked
+                )
             assert len({(e.turn_id, e.step) for e in turns}) == len(turns)
 
 
@@ -199,5 +201,3 @@ def test_every_prefix_of_an_imported_conversation_folds_and_goes_on_to_the_same(
                     check_transcript(state.conversation)
                     assert fold(events[cut:], state) == whole
                     state = evolve(state, event)
-
-

@@ -149,6 +149,16 @@ def test_an_actor_with_a_message_waiting_can_not_leave(world: World) -> None:
     assert world.activations == ["a"]
 
 
+def test_an_actor_that_waits_for_a_release_can_not_leave(world: World) -> None:
+    def try_to_leave(session: Session) -> None:
+        session.actor_inbox.hold()
+        left = world.directory.passivate(session)
+        session.actor_inbox.release(Envelope(("left", left)))
+
+    world.tell("a", try_to_leave)
+    assert world.next() == ("a", ("left", False))
+
+
 def test_messages_for_an_actor_that_is_leaving_go_to_the_next_one_in_order(world: World) -> None:
     world.on_stop = pause = Pause()
     world.tell("a", leave)
@@ -238,6 +248,18 @@ def test_the_message_an_actor_crashes_on_is_dropped_and_reported_and_the_rest_is
     assert [world.next() for _ in range(3)] == [("a", 1), ("a", 2), ("a", 3)]
     assert world.crashed_on.get(timeout=SECONDS) == ("a", crash)
     assert world.activations == ["a", "a"]
+
+
+def test_what_is_sent_between_a_crash_and_the_restart_comes_after_what_waited(
+    dispatcher: Dispatcher,
+) -> None:
+    world, pause = World(dispatcher, on_crash=lambda *report: world.tell("a", 2)), Pause()
+    world.tell("a", pause)
+    assert pause.reached.wait(SECONDS)
+    world.tell("a", crash)
+    world.tell("a", 1)
+    pause.go.set()
+    assert [world.next(), world.next()] == [("a", 1), ("a", 2)]
 
 
 def test_an_actor_that_crashes_with_nothing_waiting_is_not_started_again(world: World) -> None:

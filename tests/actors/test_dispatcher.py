@@ -112,16 +112,14 @@ def test_an_actor_nobody_refers_to_still_handles_its_messages(dispatcher: Dispat
     assert answers.get(timeout=SECONDS) == "handled"
 
 
-def test_nothing_keeps_an_ended_actor_alive() -> None:
-    dispatcher = Dispatcher(1)
+def test_nothing_keeps_an_ended_actor_alive(dispatcher: Dispatcher) -> None:
+    gone = Event()
     actor = begin(dispatcher)
-    reference, alive = actor.actor_ref, weakref.ref(actor)
+    reference = actor.actor_ref
+    weakref.finalize(actor, gone.set)
     del actor
     assert reference.stop(timeout=SECONDS)
-    assert ask(begin(dispatcher), lambda: True)  # so that the worker has let go of the other
-    gc.collect()
-    assert alive() is None
-    assert dispatcher.shutdown(SECONDS)
+    assert gone.wait(SECONDS)
 
 
 def test_only_started_actors_are_in_pykkas_registry(dispatcher: Dispatcher) -> None:
@@ -267,6 +265,9 @@ def test_shutdown_says_that_a_handler_did_not_return_and_its_worker_ends_after_i
     )
     assert entered.wait(SECONDS)
     assert not dispatcher.shutdown(0.05)
+    for _ in range(3):
+        with pytest.raises(pykka.ActorDeadError):
+            ask(begin(dispatcher), lambda: True)
     go.set()
     thread = worker.get(timeout=SECONDS)
     thread.join(SECONDS)

@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import suppress
 from contextvars import ContextVar
 from queue import Empty, SimpleQueue
@@ -509,18 +509,18 @@ def test_waiting_for_a_thread_does_not_count_as_taking_long() -> None:
 def test_nothing_of_an_effect_lives_on_until_its_timeout_would_come(
     effects: Effects, is_async: bool
 ) -> None:
-    def fn() -> int:
-        return 1
-
-    run = Run(effects, either(fn, is_async), is_async=is_async, timeout=3600)
-    assert run.outcome() == Returned(1)
-    alive = weakref.ref(fn)
-    del run, fn
-    for _ in range(3):  # the loop and the thread let go of it
+    runs = [
+        Run(effects, either(lambda: 1, is_async), is_async=is_async, timeout=3600)
+        for _ in range(50)
+    ]
+    assert {run.outcome() for run in runs} == {Returned(1)}
+    alive = [weakref.ref(run.posted) for run in runs]
+    runs.clear()
+    for _ in range(3):  # so that the loop and the threads let go of them
         Run(effects, either(lambda: 2, is_async), is_async=is_async).outcome()
         assert not effects.loop.stalled(SECONDS)
     gc.collect()
-    assert alive() is None
+    assert not any(ref() for ref in alive)
 
 
 @KINDS
@@ -571,6 +571,52 @@ def test_closing_stops_what_runs_and_leaves_nothing_running() -> None:
     assert effects.close(SECONDS)
     assert run.outcome() == Cancelled()
     assert not ours()
+
+
+def test_closing_stops_a_function_that_looks_at_its_gate() -> None:
+    effects, entered, run = Effects(), Event(), list[Run]()
+
+    def polite() -> None:
+        entered.set()
+        while not run or not run[0].gate.cancelled:
+            Event().wait(0.001)
+
+    run.append(Run(effects, polite))
+    assert entered.wait(SECONDS)
+    assert effects.close(SECONDS)
+    assert run[0].outcome() == Cancelled()
+
+
+def test_closing_never_runs_what_waits_for_a_thread() -> None:
+    effects, blocked, ran = Effects(threads=1), Blocked(), list[int]()
+    Run(effects, blocked)
+    assert blocked.entered.wait(SECONDS)
+    waiting = Run(effects, lambda: ran.append(1))
+    assert not effects.close(0.05)
+    assert waiting.outcome() == NotRun()
+    blocked.go.set()
+    assert effects.close(SECONDS)
+    assert ran == []
+
+
+def test_closing_ends_generators_that_user_code_left_open() -> None:
+    effects, ended, left_open = Effects(), Event(), list[object]()
+
+    async def generate() -> AsyncIterator[int]:
+        try:
+            yield 1
+        finally:
+            ended.set()
+
+    async def begin() -> int:
+        generator = generate()
+        left_open.append(generator)
+        return await anext(generator)
+
+    assert Run(effects, begin, is_async=True).outcome() == Returned(1)
+    assert not ended.is_set()
+    assert effects.close(SECONDS)
+    assert ended.is_set()
 
 
 def test_closing_twice_is_closing_once() -> None:
@@ -782,22 +828,13 @@ def test_idle_threads_end_after_a_while_and_new_ones_are_made(
 
 
 @pytest.mark.usefixtures("switching_often")
-def test_no_job_is_forgotten_where_threads_end_and_begin_all_the_time(
+def test_no_job_is_forgotten_where_threads_end_all_the_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(effects_module, "_IDLE_SECONDS", 0)
-    pool, done = DaemonPool(4), SimpleQueue[int]()
-
-    def submit() -> None:
-        for number in range(500):
-            pool.submit(lambda number=number: done.put(number))
-
-    submitters = [Thread(target=submit) for _ in range(2)]
-    for each in submitters:
-        each.start()
-    assert sorted(done.get(timeout=SECONDS) for _ in range(1000)) == sorted([*range(500)] * 2)
-    for each in submitters:
-        each.join(SECONDS)
+    pool = DaemonPool(1)
+    for number in range(1000):
+        assert outcome_of(pool, lambda number=number: number) == number
     assert pool.close(SECONDS)
 
 

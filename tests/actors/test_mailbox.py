@@ -239,7 +239,10 @@ def test_an_actor_that_crashes_while_it_holds_ends_and_a_release_finds_nobody() 
     actor, inbox, line = begun()
     inbox.offer(user("hold and crash"))
     inbox.offer(user("behind"))
+    question = actor.actor_ref.ask("question", block=False)
     line.run()
+    with pytest.raises(ActorDeadError):
+        question.get(timeout=0)
     assert actor.endings == [Crashed([user("behind")], "hold and crash")]
     assert not inbox.release(Envelope("released"))
     assert not line.line

@@ -15,22 +15,33 @@ from turnstream.actors.testing import ScriptedModel, call
 from turnstream.events import (
     CODEC,
     AssistantMessage,
+    Budget,
+    InputApplied,
     InputQueued,
     InvalidTranscript,
     Message,
     ModelTurn,
     ModelTurnRecorded,
+    Owner,
     SessionEvent,
     SessionReadOnly,
     ToolCall,
     ToolMessage,
     ToolResultRecorded,
+    TurnFinished,
+    TurnStarted,
     UserMessage,
     digest,
 )
 from turnstream.projections import check_transcript, fold
-from turnstream.stores import Append, Appended, EventStore, MemoryStore, RowChange, SQLiteStore
-from turnstream.stores import open_store
+from turnstream.stores import (
+    Append,
+    EventStore,
+    MemoryStore,
+    RowChange,
+    SQLiteStore,
+    open_store,
+)
 
 WAIT = 20
 AT = datetime(2026, 1, 1, tzinfo=UTC)
@@ -126,7 +137,7 @@ def test_opaque_parts_stay_as_they_came_in_the_turn_they_came_with(shared: Event
         assert [m.parts for m in shown] == [signed.parts, empty.parts, ()][: len(shown)]
 
 
-HOLE = [
+HOLE: list[dict[str, Any]] = [
     {"role": "user", "content": "go"},
     {
         "role": "assistant",
@@ -142,18 +153,42 @@ def test_a_conversation_with_an_unanswered_call_is_not_imported(shared: EventSto
     with pytest.raises(InvalidTranscript, match="message 2"):
         import_transcript(HOLE, shared, "s")
 
-    assert shared.read("s") == () or shared.read("s") == []
+    assert list(shared.read("s")) == []
 
 
-def test_a_planted_note_after_an_unanswered_call_never_reaches_a_model(
-    shared: EventStore,
+OUT_OF_PLACE: dict[str, list[SessionEvent]] = {
+    "a note": [ModelTurnRecorded(at=AT, turn_id="turn-1", step=2, text="I was interrupted.")],
+    "an input": [
+        InputQueued(at=AT, input_id="i", content="hi"),
+        InputApplied(at=AT, turn_id="turn-1", input_id="i"),
+    ],
+    "an end": [TurnFinished(at=AT, turn_id="turn-1")],
+    "a turn": [
+        TurnStarted(
+            at=AT,
+            turn_id="turn-2",
+            input_ids=(),
+            agent="agent",
+            budget=Budget(max_steps=2),
+            owner=Owner(1, "n"),
+        )
+    ],
+}
+
+
+@pytest.mark.xfail(strict=True, reason="the fold takes an unanswered call for a closed matter")
+@pytest.mark.parametrize("planted", OUT_OF_PLACE)
+def test_what_was_planted_after_an_unanswered_call_never_reaches_a_model(
+    shared: EventStore, planted: str
 ) -> None:
     import_transcript(HOLE[:2], shared, "s", agent="agent", at=AT)
-    plant(shared, ModelTurnRecorded(at=AT, turn_id="turn-1", step=2, text="I was interrupted."))
-    model = ScriptedModel(["never asked"])
+    plant(shared, *OUT_OF_PLACE[planted])
+    model = ScriptedModel(["never asked"] * 2)
     with ActorSystem(Agent("agent", model=model, tools=[echo]), store=shared) as reader:
+        session = reader.session("s")
         with pytest.raises(SessionReadOnly):
-            reader.session("s").send("x").result(WAIT)
+            session.send("x").result(WAIT)
+        assert list(session.messages) == []
 
     assert model.requests == []
 
@@ -209,7 +244,7 @@ class InterruptedSQLite(SQLiteStore):
 @pytest.mark.parametrize("nth", range(1, 8))
 @pytest.mark.parametrize("kind", [InterruptedMemory, InterruptedSQLite])
 def test_an_input_that_comes_between_any_two_events_stands_after_all_results(
-    kind: type[InterruptedMemory] | type[InterruptedSQLite], nth: int
+    kind: type[InterruptedMemory | InterruptedSQLite], nth: int
 ) -> None:
     batch = [call("echo", "c1", value=1), call("echo", "c2", value=2)]
     script: list[Any] = [batch, [call("echo", "c3", value=3)], "done", "noted"]
@@ -224,7 +259,7 @@ def test_an_input_that_comes_between_any_two_events_stands_after_all_results(
             said = [briefly(each) for each in session.messages]
 
     ours = ["go", "calls", "c1", "c2", "calls", "c3", "done"]
-    theirs = ["note", "noted"] if nth < 7 else []
+    theirs = ["note", "noted"]
     assert said == (theirs + ours if nth == 1 else ours + theirs)
 
 

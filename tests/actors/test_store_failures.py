@@ -47,10 +47,10 @@ class Faulty:
         else:
             done(self._error)
 
-    def read(self, session_id: str, **places: Any) -> Any:
+    def replay(self, session_id: str, **places: Any) -> Any:
         if self.blind:
             raise self._error
-        return self._store.read(session_id, **places)
+        return self._store.replay(session_id, **places)
 
 
 @tool

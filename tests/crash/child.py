@@ -75,23 +75,25 @@ class MortalStore(SQLiteStore):
         self._count = count(1)
 
     def submit(self, append: Append, done: Callable[[Appended | StoreError], None]) -> None:
-        due = self._is_due(append)
-        if due and self._kill.side == "before":
+        side = self._fatal_side(append)
+        if side == "before":
             die()
 
         def told(outcome: Appended | StoreError) -> None:
-            if due and isinstance(outcome, Appended):
+            if side == "after" and isinstance(outcome, Appended):
                 die()
             done(outcome)
 
         super().submit(append, told)
 
-    def _is_due(self, append: Append) -> bool:
+    def _fatal_side(self, append: Append) -> str:
         kill = self._kill
-        if kill is None:
-            return False
-        counts = not kill.topic or any(each.topic == kill.topic for each in append.events)
-        return counts and next(self._count) == kill.nth
+        if kill is None or not self._counts(append, kill.topic):
+            return ""
+        return kill.side if next(self._count) == kill.nth else ""
+
+    def _counts(self, append: Append, topic: str) -> bool:
+        return not topic or any(each.topic == topic for each in append.events)
 
 
 class PlannedModel:

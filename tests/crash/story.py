@@ -40,7 +40,7 @@ class Nursery:
 
     def killed_fresh(self, plan: Plan | Talks) -> bool:
         """The same, in a fresh interpreter."""
-        command = [sys.executable, PROGRAM, msgspec.json.encode(plan).decode()]
+        command = [sys.executable, str(PROGRAM), msgspec.json.encode(plan).decode()]
         return _was_killed(subprocess.run(command, check=False, timeout=50).returncode, plan)
 
     def close(self) -> None:
@@ -86,9 +86,7 @@ class Story:
         self.plan = replace(plan, folder=str(folder))
         self.lives: list[Life] = []
 
-    def live(
-        self, kill: KillPoint | None = None, *, fresh: bool = False, **changes: Any
-    ) -> Life:
+    def live(self, kill: KillPoint | None = None, *, fresh: bool = False, **changes: Any) -> Life:
         """A process: it resumes, and sends what was not accepted yet."""
         known = self.records
         left = self.plan.inputs[len(self.accepted) :]

@@ -245,7 +245,9 @@ LIMITS = [({"max_steps": 3}, 3, "max-steps"), ({"token_budget": 1000}, 5, "budge
 def test_a_process_killed_at_each_step_has_no_more_steps_than_one_that_is_not(
     tell: Tell, limit: dict[str, int], steps: int, reason: str, side: Side
 ) -> None:
-    endless = [ModelTurn(tool_calls=calls(f"c{n}").tool_calls, usage=Usage(150, 50)) for n in "12345"]
+    endless = [
+        ModelTurn(tool_calls=calls(f"c{n}").tool_calls, usage=Usage(150, 50)) for n in "12345"
+    ]
     story = tell(*endless, inputs=("go",), **limit)
     kills = range(steps if side == "after" else 1)
     for _ in kills:

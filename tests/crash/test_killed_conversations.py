@@ -50,9 +50,7 @@ def test_all_conversations_killed_at_random_appends_are_the_recorded_ones(
     hold(nursery, tmp_path, randbits(32), chosen=tuple(range(120)), apart=apart)
 
 
-def hold(
-    nursery: Nursery, folder: Path, seed: int, *, chosen: tuple[int, ...], apart: int
-) -> None:
+def hold(nursery: Nursery, folder: Path, seed: int, *, chosen: tuple[int, ...], apart: int) -> None:
     """Hold the conversations, with a kill about ``apart`` appends after each of them was resumed,
     and judge them."""
     print(f"seed {seed}")

@@ -118,7 +118,8 @@ def assert_inputs_are_applied_once_in_order(
 ) -> None:
     """G4."""
     queued = [each for each in recorded if isinstance(each, InputQueued)]
-    applied = [id for each in recorded if isinstance(each, TurnStarted) for id in each.input_ids]
+    started = [each for each in recorded if isinstance(each, TurnStarted)]
+    applied = [input_id for each in started for input_id in each.input_ids]
     assert applied == [each.input_id for each in queued]
     assert [each.content for each in queued] == list(inputs)
 
@@ -145,9 +146,7 @@ def assert_models_were_asked_with_the_fold_of_the_stream(life: Life) -> None:
 def assert_nothing_began_before_it_was_announced(life: Life) -> None:
     """G8 for effects: what the process did up to its death follows from what it left."""
     left = events(life.records)
-    started = {
-        (e.turn_id, e.call_id, e.attempt) for e in left if isinstance(e, ToolCallStarted)
-    }
+    started = {(e.turn_id, e.call_id, e.attempt) for e in left if isinstance(e, ToolCallStarted)}
     turns = {each.turn_id for each in left if isinstance(each, TurnStarted)}
     for line in life.lines:
         match line:

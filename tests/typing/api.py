@@ -12,12 +12,20 @@ from turnstream import (
     AssistantMessage,
     FilePart,
     ImagePart,
+    MailboxFull,
     Message,
     Model,
+    ModelFailed,
     ModelRequest,
     ModelTurn,
+    Pending,
     ReasoningDelta,
+    RecordedEvent,
     Session,
+    SessionError,
+    StoreError,
+    StreamItem,
+    SystemClosed,
     TextDelta,
     TextPart,
     Tool,
@@ -26,15 +34,20 @@ from turnstream import (
     ToolContext,
     ToolMessage,
     Turn,
+    TurnError,
     TurnResult,
     TurnstreamError,
     Usage,
     UserMessage,
+    View,
+    WouldDeadlock,
+    import_transcript,
     tool,
 )
-from turnstream.actors import ErrorShown, TextEmitted, ToolEnded, TurnDone, View
+from turnstream.actors import ErrorShown, TextEmitted, ToolEnded, TurnDone
 from turnstream.actors.testing import RecordedModel, ScriptedModel, call, crash_points
-from turnstream.events import InputQueued, MailboxFull, RecordedEvent, WrongExpectedVersion
+from turnstream.events import InputQueued, WrongExpectedVersion
+from turnstream.stores import open_store
 
 assert_type(turnstream.__version__, str)
 turnstream.ActorSytem  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue]  # noqa: B018
@@ -114,6 +127,8 @@ def blocking() -> None:
         assert_type(turn.accepted().result(timeout=1.0), str)
         show(turn.result(timeout=30.0))
         for item in turn.stream():
+            assert_type(item, StreamItem)
+            assert_type(item.type, str)
             match item:
                 case TextEmitted(text=text) | ErrorShown(error=text):
                     assert_type(text, str)
@@ -159,8 +174,9 @@ def inspecting(session: Session) -> None:
     assert_type(session.version, int)
     assert_type(session.resume(), Turn | None)
     if pending := session.pending():
+        assert_type(pending, Pending)
         assert_type(pending.calls, tuple[ToolCall, ...])
-        session.discard_pending()
+        assert_type(session.discard_pending().result(), str)
     session.send(UserMessage("again"))
     session.send((TextPart("What is this?"), ImagePart(url="https://example.org/cat.png")))
     session.send((FilePart("notes.txt", data=b"..."),), policy="wait")
@@ -168,6 +184,12 @@ def inspecting(session: Session) -> None:
     assert_type(replayed.tools, list[Tool])
     for prefix in crash_points(session.events(after=3)):
         assert_type(prefix, Sequence[RecordedEvent])
+
+
+def importing() -> int:
+    store = open_store("sqlite:///imported.db")
+    chat = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello"}]
+    return import_transcript(chat, store, "imported-1", agent="support")
 
 
 # Async callers: the same names.
@@ -194,6 +216,10 @@ def refused(session: Session) -> str:
         return error.session_id
     except WrongExpectedVersion as error:
         assert_type(error.code, str)
+    except (ModelFailed, TurnError) as error:
+        return error.turn_id
+    except (SessionError, StoreError, SystemClosed, WouldDeadlock):
+        return "try later"
     except TurnstreamError as error:
         return f"{error.code} {error.turn_id} {error.call_id}"
     return ""
