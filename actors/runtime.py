@@ -43,7 +43,10 @@ class Runtime:
         self.effects = Effects(threads=CALL_THREADS, grace=CANCEL_GRACE)
         self._dispatcher = Dispatcher(WORKERS)
         self.directory: Directory[str] = Directory(
-            self._activate, limit=mailbox_limit, on_dead_letters=self._dead_letters
+            self._activate,
+            limit=mailbox_limit,
+            on_dead_letters=self._dead_letters,
+            on_crash=self._crashed,
         )
         self._idle_timeout = idle_timeout
         self._closing = Event()
@@ -90,15 +93,16 @@ class Runtime:
         return clean
 
     def _drain(self, deadline: float, *, now: bool) -> bool:
-        waits = []
         for session_id in self.directory.live():
-            stopped = Event()
-            if self.directory.put(session_id, Drain(now, stopped.set)):
-                waits.append(stopped)
-        return all(each.wait(max(deadline - time.monotonic(), 0)) for each in waits)
+            self.directory.put(session_id, Drain(now))
+        return self.directory.join(max(deadline - time.monotonic(), 0))
 
     def _activate(self, session_id: str) -> SessionActor:
         return SessionActor.on(self._dispatcher, session_id, self)
+
+    def _crashed(self, session_id: str, message: object) -> None:
+        log.error("the actor of session %r crashed on a %s", session_id, type(message).__name__)
+        self._dead_letters(session_id, [message])
 
     def _dead_letters(self, session_id: str, letters: Sequence[object]) -> None:
         for letter in letters:

@@ -9,8 +9,8 @@ a tool either: they run elsewhere and come back as messages.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from datetime import UTC, datetime
+from types import TracebackType
 from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct
@@ -74,7 +74,6 @@ class Drain(Struct, frozen=True):
     """Let running steps be recorded, start nothing more, and stop; ``now``: interrupt them."""
 
     now: bool
-    stopped: Callable[[], None]
 
 
 class IdleFor(Struct, frozen=True):
@@ -115,13 +114,7 @@ class SessionActor(PooledActor):
             self._break(error)
         except Exception as error:
             log.exception("session %r: its actor failed", self._id)
-            crash = SessionCrashed(
-                f"the actor of session {self._id!r} failed ({type(error).__name__}); its stream "
-                "is as it was: resume goes on from there",
-                session_id=self._id,
-            )
-            crash.__cause__ = error
-            self._break(crash)
+            self._break(self._crash(error))
 
     def _handle(self, message: Message) -> None:
         match message:
@@ -290,7 +283,6 @@ class SessionActor(PooledActor):
                 f"the system was closed; session {self._id!r} can be resumed", session_id=self._id
             )
         )
-        drain.stopped()
         self.stop()
 
     def _break(self, error: Exception) -> None:
@@ -301,5 +293,22 @@ class SessionActor(PooledActor):
         self._callers.fail_all(error)
         self._forget()
 
+    def _crash(self, error: BaseException | None) -> SessionCrashed:
+        crash = SessionCrashed(
+            f"the actor of session {self._id!r} failed ({type(error).__name__}); its stream is as "
+            "it was: resume goes on from there",
+            session_id=self._id,
+        )
+        crash.__cause__ = error
+        return crash
+
     def on_stop(self) -> None:
         self._calls.cancel_all()
+
+    def on_failure(
+        self,
+        exception_type: type[BaseException] | None,
+        exception_value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._break(self._crash(exception_value))

@@ -15,6 +15,7 @@ from threading import Lock
 from typing import Generic, TypeVar
 
 from ..events.errors import WouldDeadlock
+from .dispatcher import on_worker
 from .effects import current_session
 
 T = TypeVar("T")
@@ -55,6 +56,8 @@ class Promise(Generic[T]):
         if self._future.done():
             return self._future.result()
         _refuse_on_a_loop(self._session_id)
+        if on_worker():
+            raise WouldDeadlock("a wait inside an actor's handler would hold up other actors")
         with _waiting_for(self._session_id):
             return self._future.result(timeout)
 

@@ -496,7 +496,7 @@ class Witness(Session):
     def on_stop(self) -> None:
         self.gone()
 
-    def on_failure(self, *exception: object) -> None:
+    def on_failure(self, *exception: Any, **named: Any) -> None:
         self.gone()
 
     def gone(self) -> None:

@@ -298,18 +298,19 @@ def test_an_effect_whose_gate_was_cancelled_before_it_began_is_not_run(
     assert ran == []
 
 
-def test_a_post_that_raises_harms_nobody(
+def test_a_post_that_raises_harms_nobody_and_is_logged(
     effects: Effects, caplog: pytest.LogCaptureFixture
 ) -> None:
+    def fail(settled: Settled) -> None:
+        raise OSError
+
     effects.run(
-        lambda: 1,
-        is_async=False,
-        gate=Gate(),
-        opens="entry",
-        session_id="s",
-        post=raiser(OSError()),
+        lambda: "secret", is_async=False, gate=Gate(), opens="entry", session_id="s", post=fail
     )
     assert Run(effects, lambda: 2).outcome() == Returned(2)
+    assert effects.close(SECONDS)
+    assert "an outcome for session 's' could not be posted" in caplog.text
+    assert "secret" not in caplog.text
 
 
 @pytest.mark.parametrize("opens", ["entry", "result"])

@@ -22,7 +22,10 @@ def idle_sessions(_rounds: int) -> Sequence[Row]:
     interpreter = _resident()
     from workload import ANSWER, address, agent
 
-    from turnstream.actors import ActorSystem
+    from turnstream.actors import ActorSystem, ModelRequest
+
+    async def polite(_: ModelRequest) -> str:
+        return ANSWER
 
     async def greet(system: ActorSystem) -> None:
         for first in range(0, IDLE, 500):
@@ -31,7 +34,7 @@ def idle_sessions(_rounds: int) -> Sequence[Row]:
 
     with tempfile.TemporaryDirectory(prefix="turnstream-") as directory:
         url = address(Path(directory), "normal")
-        with ActorSystem(agent(lambda _: ANSWER), store=url, idle_timeout=3600) as system:
+        with ActorSystem(agent(polite), store=url, idle_timeout=3600) as system:
             system.session("first").send("Hello").result()
             gc.collect()
             loaded = _resident()
