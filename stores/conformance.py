@@ -115,10 +115,8 @@ class StoreConformance:
             assert texts(store.read("s")) == written
             assert texts(store.read("s", after=100, upto=2900)) == written[100:2900]
             assert texts(store.read_all(limit=9999)) == [*written, "other"]
-            for after in (0, 1, 64, 2999, 3000):
-                replay = store.replay("s", after=after)
-                assert [each.decode() for each in replay.payloads] == written[after:]
-                assert (replay.version, {*replay.topics} <= {"noted"}) == (3000, True)
+            for after in (0, 1, 64, 3000):
+                assert [*map(bytes.decode, store.replay("s", after=after).payloads)] == written[after:]
 
     def test_the_log_is_read_page_by_page_in_the_order_of_the_appends(self, tmp_path: Path) -> None:
         with self.store(tmp_path) as store:
