@@ -41,6 +41,7 @@ TOP_LEVEL = {
 }
 
 LONG_FILES: dict[str, str] = {  # path: why it may have more than MOST_LINES
+    "stores/conformance.py": "one suite, which a store's test takes as a whole",
     "tests/actors/test_directory.py": "one world of actors and senders serves every storm",
     "tests/actors/test_effects.py": "every way an effect can end, of sync and of async code",
     "tests/actors/test_decider.py": "every test drives the one World that plays model and tools",

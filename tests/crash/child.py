@@ -27,6 +27,7 @@ from plan import (
     Accepted,
     Asked,
     AtAppend,
+    AtMoment,
     Failed,
     Finished,
     InModel,
@@ -228,6 +229,10 @@ def live_talks(plan: Talks) -> None:
 def run(plan: Plan | Talks) -> None:
     """Live, or say where it hangs."""
     faulthandler.dump_traceback_later(SECONDS, exit=True)
+    if isinstance(plan.kill, AtMoment):
+        clock = threading.Timer(plan.kill.seconds, die)
+        clock.daemon = True
+        clock.start()
     if isinstance(plan, Plan):
         live(plan)
     else:

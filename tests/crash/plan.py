@@ -38,7 +38,13 @@ class InTool(Struct, frozen=True, tag=True):
     text: str
 
 
-KillPoint: TypeAlias = AtAppend | InModel | InTool
+class AtMoment(Struct, frozen=True, tag=True):
+    """So many seconds after its birth, whatever it does then."""
+
+    seconds: float
+
+
+KillPoint: TypeAlias = AtAppend | AtMoment | InModel | InTool
 
 
 class Plan(Struct, frozen=True, tag=True):
@@ -71,7 +77,7 @@ class Talks(Struct, frozen=True, tag=True):
     life: int
     source: str
     chosen: tuple[int, ...]
-    kill: AtAppend | None = None
+    kill: AtAppend | AtMoment | None = None
 
 
 class Asked(Struct, frozen=True, tag=True):

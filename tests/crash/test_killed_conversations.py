@@ -6,13 +6,15 @@ Each kill interrupts every one of them, wherever it happens to be.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from itertools import count
 from pathlib import Path
 from random import Random
 from secrets import randbits
 from typing import Literal
 
 import pytest
-from plan import Asked, AtAppend, Line, Ran, Talks, lines
+from plan import Asked, AtAppend, AtMoment, Line, Ran, Talks, lines
 from story import Life, Nursery, stream
 from talks import read_talks
 from verdict import judge_life, judge_stream
@@ -28,6 +30,7 @@ from turnstream.events import (
 from turnstream.projections import check_transcript, fold
 
 RECORDED = Path(__file__).parents[3] / "shared/data/airline_trajectories.jsonl.gz"
+Kills = Iterator[AtAppend | AtMoment]
 SIDES: tuple[Literal["before", "after"], ...] = ("before", "after")
 
 pytestmark = pytest.mark.skipif(
@@ -35,32 +38,51 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-def test_conversations_killed_at_random_appends_are_the_recorded_ones(
-    nursery: Nursery, tmp_path: Path
-) -> None:
+@pytest.fixture
+def random() -> Random:
     seed = randbits(32)
-    hold(nursery, tmp_path, seed, chosen=tuple(Random(seed).sample(range(120), 40)), apart=150)
+    print(f"seed {seed}")
+    return Random(seed)
+
+
+def appends_after(resumed: int, apart: int, random: Random) -> Kills:
+    """A kill at about every ``apart`` appends, once that many sessions were resumed."""
+    while True:
+        yield AtAppend(random.choice(SIDES), resumed + random.randint(0, 2 * apart))
+
+
+def test_conversations_killed_at_random_appends_are_the_recorded_ones(
+    nursery: Nursery, tmp_path: Path, random: Random
+) -> None:
+    chosen = random.sample(range(120), 40)
+    hold(nursery, tmp_path, chosen, appends_after(40, 150, random))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("apart", [200, 600])
 def test_all_conversations_killed_at_random_appends_are_the_recorded_ones(
-    nursery: Nursery, tmp_path: Path, apart: int
+    nursery: Nursery, tmp_path: Path, random: Random, apart: int
 ) -> None:
-    hold(nursery, tmp_path, randbits(32), chosen=tuple(range(120)), apart=apart)
+    hold(nursery, tmp_path, range(120), appends_after(120, apart, random))
 
 
-def hold(nursery: Nursery, folder: Path, seed: int, *, chosen: tuple[int, ...], apart: int) -> None:
-    """Hold the conversations, with a kill about ``apart`` appends after each of them was resumed,
-    and judge them."""
-    print(f"seed {seed}")
-    random = Random(seed)
+@pytest.mark.slow
+def test_all_conversations_killed_at_random_moments_are_the_recorded_ones(
+    nursery: Nursery, tmp_path: Path, random: Random
+) -> None:
+    """In the middle of a transaction too."""
+    moments = (AtMoment(random.uniform(0.2, 1)) for _ in count())
+    hold(nursery, tmp_path, range(120), moments)
+
+
+def hold(nursery: Nursery, folder: Path, chosen: Sequence[int], kills: Kills) -> None:
+    """Hold the conversations, with a process for each kill until one outlives its own, and judge
+    each conversation."""
     births: list[dict[int, int]] = []
     killed = True
     while killed:
         births.append({place: len(stream(folder, f"talk-{place}")) for place in chosen})
-        kill = AtAppend(random.choice(SIDES), len(chosen) + random.randint(0, 2 * apart))
-        plan = Talks(str(folder), len(births), str(RECORDED), chosen, kill)
+        plan = Talks(str(folder), len(births), str(RECORDED), tuple(chosen), next(kills))
         killed = nursery.killed(plan)
     assert len(births) > 1
     logged = log(folder)
