@@ -1,5 +1,8 @@
 """Settings of the whole suite."""
 
+import threading
+from collections.abc import Iterator
+
 import pytest
 from hypothesis import settings
 
@@ -10,3 +13,14 @@ pytest.register_assert_rewrite("turnstream.stores.conformance")
 # time-out bounds the test as a whole.
 settings.register_profile("turnstream", settings(), deadline=None)
 settings.load_profile("turnstream")
+
+
+@pytest.fixture(autouse=True)
+def _no_thread_outlives_its_test() -> Iterator[None]:
+    # One that did would keep the interpreter from ending, long after the last test.
+    before = set(threading.enumerate())
+    yield
+    started = [each for each in threading.enumerate() if each not in before and not each.daemon]
+    for thread in started:
+        thread.join(timeout=5)
+    assert not [thread.name for thread in started if thread.is_alive()]

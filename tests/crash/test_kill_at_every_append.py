@@ -102,7 +102,7 @@ def test_a_process_killed_while_it_resumes_is_resumed_in_its_turn(
 ) -> None:
     for _ in range(8):
         story = begin()
-        for point in random.sample(list(points()), 3):
+        for point in random.sample(list(points()), 6):
             story.live(point)
         finish(story)
 
@@ -111,7 +111,7 @@ def test_a_process_killed_while_it_resumes_is_resumed_in_its_turn(
 def test_a_process_killed_at_any_append_of_its_resuming_is_resumed_in_its_turn(
     begin: Begin, random: Random
 ) -> None:
-    for first in random.sample(list(points()), 3):
+    for first in random.sample(list(points()), 6):
         for nth in count(1):
             story = begin()
             assert story.live(first).killed
