@@ -37,7 +37,7 @@ from .effects import (
 )
 from .feed import Feed
 from .gate import Gate
-from .models import Model, ModelRequest, model_id, model_turn
+from .models import Model, ModelRequest, model_turn
 from .results import emitted
 from .tools import Tool, ToolContext
 
@@ -93,7 +93,7 @@ class Calls:
         attempt, model = turn.discarded + 1, ready.agent.model
 
         def settle(settled: Settled) -> None:
-            command, cause = _model_command(settled, request, attempt, model_id(model))
+            command, cause = _model_command(settled, request, attempt, ready.configured.model)
             self._post(command, call, cause)
 
         if isinstance(model, Model):
@@ -127,7 +127,7 @@ class Calls:
             self._post(_tool_command(settled, event, tool), call, None)
 
         call.running = self._effects.run(
-            tool.bind(requested, context),
+            lambda: tool.bind(requested, context)(),
             is_async=tool.is_async,
             gate=call.gate,
             opens="entry",

@@ -230,15 +230,20 @@ class SessionActor(PooledActor):
         turn = self._state.turn
         if self._adopted and (turn is None or turn.owner != self._runtime.owner):
             self._lose_turn()
-        self._decide(commit.command, commit.turn, commit.conflicts + 1)
+        try:
+            self._decide(commit.command, commit.turn, commit.conflicts + 1)
+        except TurnstreamError as error:
+            if commit.turn is None:
+                raise
+            commit.turn.fail(error)
 
     def _lose_turn(self) -> None:
         self._adopted = False
         self._calls.cancel_all()
-        self._callers.fail_turn(
+        self._callers.fail_all(
             TurnTakenOver(
-                f"the turn of session {self._id!r} goes on at another node; its result will be "
-                "in the stream",
+                f"session {self._id!r} goes on at another node, its waiting inputs too; what comes "
+                "of them will be in the stream",
                 session_id=self._id,
             )
         )

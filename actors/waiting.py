@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, defaultdict
 from collections.abc import Generator, Iterator
-from concurrent.futures import Future
-from contextlib import contextmanager
+from concurrent.futures import Future, InvalidStateError
+from contextlib import contextmanager, suppress
 from threading import Lock
 from typing import Generic, TypeVar
 
@@ -36,12 +36,12 @@ class Promise(Generic[T]):
 
     def resolve(self, value: T) -> None:
         """Give the value; ignored where there is an outcome already."""
-        if not self._future.done():
+        with suppress(InvalidStateError):
             self._future.set_result(value)
 
     def fail(self, error: BaseException) -> None:
         """Give the error; ignored where there is an outcome already."""
-        if not self._future.done():
+        with suppress(InvalidStateError):
             self._future.set_exception(error)
 
     def done(self) -> bool:
