@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import aclosing
+from functools import partial
 from hashlib import sha256
 from typing import Any
 
@@ -127,7 +128,7 @@ class Calls:
             self._post(_tool_command(settled, event, tool), call, None)
 
         call.running = self._effects.run(
-            lambda: tool.bind(requested, context)(),
+            partial(tool.run, requested, context),
             is_async=tool.is_async,
             gate=call.gate,
             opens="entry",

@@ -107,12 +107,12 @@ class Tool:
             return f"The arguments do not fit the tool's schema: {error}"
         return None
 
-    def bind(self, call: ToolCall, context: ToolContext) -> Callable[[], Any]:
-        """The call, ready to run, on arguments of its own."""
+    def run(self, call: ToolCall, context: ToolContext) -> Any:
+        """Run the call, on arguments of its own. An async tool gives a coroutine."""
         arguments = self._convert(plain(call.arguments) if call.arguments else {})
         if self._takes_context:
-            return lambda: self.fn(context, **arguments)
-        return lambda: self.fn(**arguments)
+            return self.fn(context, **arguments)
+        return self.fn(**arguments)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function itself, as if it were not a tool."""

@@ -102,7 +102,7 @@ def test_a_process_killed_while_it_resumes_is_resumed_in_its_turn(
 ) -> None:
     for _ in range(8):
         story = begin()
-        for point in random.sample(list(points()), 6):
+        for point in random.sample(list(points()), 3):
             story.live(point)
         finish(story)
 
