@@ -14,8 +14,8 @@ from ..events.errors import InvalidAgent
 from ..events.messages import ToolCall, ToolSpec
 from ..events.session import AgentConfigured, Budget
 from .commands import Rules
-from .models import AnyModel, model_id
-from .tools import Tool, is_async
+from .models import AnyModel, asking, model_id
+from .tools import Tool
 
 _NEVER = datetime.fromtimestamp(0, UTC)
 
@@ -69,7 +69,7 @@ class ReadyAgent:
 
     def __init__(self, agent: Agent, *, keep_failed: bool) -> None:
         self.agent = agent
-        self.model_is_async = is_async(agent.model)
+        self.ask, self.model_is_async = asking(agent.model)
         self.tools: Mapping[str, Tool] = {each.name: each for each in agent.tools}
         specs = tuple(each.spec for each in agent.tools)
         self.configured = AgentConfigured(

@@ -7,10 +7,8 @@ turned into plain data where it ran, not in the actor.
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import aclosing
 from functools import partial
 from hashlib import sha256
-from typing import Any
 
 from ..events.errors import (
     InvalidModelTurn,
@@ -19,7 +17,6 @@ from ..events.errors import (
     ToolError,
     Unstorable,
 )
-from ..events.messages import ModelTurn
 from ..events.session import ToolCallStarted
 from ..events.values import plain
 from ..projections import OpenTurn, SessionState
@@ -38,7 +35,7 @@ from .effects import (
 )
 from .feed import Feed
 from .gate import Gate
-from .models import Model, ModelRequest, model_turn
+from .models import Delta, ModelRequest, model_turn
 from .results import emitted
 from .tools import Tool, ToolContext
 
@@ -91,29 +88,20 @@ class Calls:
             return
         call = self._model = Call()
         request = self._request(ready, state, turn)
-        attempt, model = turn.discarded + 1, ready.agent.model
+        attempt = turn.discarded + 1
 
         def settle(settled: Settled) -> None:
             command, cause = _model_command(settled, request, attempt, ready.configured.model)
             self._post(command, call, cause)
 
-        if isinstance(model, Model):
-            call.running = self._effects.run_async(
-                lambda: _last(model, request, call.gate, feed),
-                gate=call.gate,
-                opens="result",
-                session_id=self._session_id,
-                post=settle,
-            )
-        else:
-            call.running = self._effects.run(
-                lambda: model(request),
-                is_async=ready.model_is_async,
-                gate=call.gate,
-                opens="result",
-                session_id=self._session_id,
-                post=settle,
-            )
+        call.running = self._effects.run(
+            partial(ready.ask, request, partial(_show, call.gate, feed, request.turn_id)),
+            is_async=ready.model_is_async,
+            gate=call.gate,
+            opens="result",
+            session_id=self._session_id,
+            post=settle,
+        )
 
     def start_tool(self, ready: ReadyAgent, state: SessionState, event: ToolCallStarted) -> None:
         """Run the tool of a call that was just recorded as started."""
@@ -160,22 +148,10 @@ class Calls:
         )
 
 
-async def _last(model: Model, request: ModelRequest, gate: Gate, feed: Feed | None) -> ModelTurn:
-    """Show the deltas and return the turn that ends them."""
-    stream: Any = model.stream(request)
-    async with aclosing(stream):
-        async for item in stream:
-            if isinstance(item, ModelTurn):
-                return item
-            if gate.open() and feed is not None:
-                shown = emitted(request.turn_id, item)
-                if shown is not None:
-                    feed.publish(shown)
-    raise ModelStreamEnded(
-        "the model's stream ended without a ModelTurn: the answer was cut off",
-        session_id=request.session_id,
-        turn_id=request.turn_id,
-    )
+def _show(gate: Gate, feed: Feed | None, turn_id: str, delta: Delta) -> None:
+    """Show a delta, unless the call was cancelled before it showed anything."""
+    if gate.open() and feed is not None and (item := emitted(turn_id, delta)) is not None:
+        feed.publish(item)
 
 
 def _model_command(

@@ -122,6 +122,10 @@ class Mailbox:
         assert not self._held, "the mailbox is held already: release it first"
         self._held = True
 
+    def unhold(self) -> None:
+        """In the handler that called ``hold``: there is nothing to wait for after all."""
+        self._held = False
+
     def release(self, envelope: Letter) -> bool:
         """End a hold: ``envelope`` is handled next, before all that waits.
 

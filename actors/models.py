@@ -6,15 +6,18 @@ provisional: they are shown, never stored.
 
 from __future__ import annotations
 
+import inspect
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing
+from functools import partial
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import astuple, replace
 
-from ..events.errors import InvalidAgent, InvalidModelTurn, Unstorable
+from ..events.errors import InvalidAgent, InvalidModelTurn, ModelStreamEnded, Unstorable
 from ..events.messages import NO_USAGE, Message, ModelTurn, ToolCall, ToolSpec, Usage
 from ..events.values import plain
 
@@ -71,6 +74,8 @@ class Model(Protocol):
 Answer: TypeAlias = ModelTurn | str
 ModelFunction: TypeAlias = Callable[[ModelRequest], Answer | Awaitable[Answer]]
 AnyModel: TypeAlias = Model | ModelFunction
+Show: TypeAlias = Callable[[Delta], None]
+Ask: TypeAlias = Callable[[ModelRequest, Show], Any]
 
 
 def model_id(model: AnyModel) -> str:
@@ -83,6 +88,35 @@ def model_id(model: AnyModel) -> str:
         f"a model is an object with id and stream(request), or a function of a request; "
         f"{type(model).__name__} is neither"
     )
+
+
+def asking(model: AnyModel) -> tuple[Ask, bool]:
+    """How to ask a model, given the request and where to show its deltas, and whether that gives
+    a coroutine. To be found out once: asking a protocol is dear."""
+    if isinstance(model, Model):
+        return partial(_streamed, model), True
+    return lambda request, _: model(request), is_async(model)
+
+
+async def _streamed(model: Model, request: ModelRequest, show: Show) -> ModelTurn:
+    stream: Any = model.stream(request)
+    async with aclosing(stream):
+        async for item in stream:
+            if isinstance(item, ModelTurn):
+                return item
+            show(item)
+    raise ModelStreamEnded(
+        "the model's stream ended without a ModelTurn: the answer was cut off",
+        session_id=request.session_id,
+        turn_id=request.turn_id,
+    )
+
+
+def is_async(fn: object) -> bool:
+    """Whether calling ``fn`` gives a coroutine."""
+    if inspect.iscoroutinefunction(fn):
+        return True
+    return callable(fn) and inspect.iscoroutinefunction(type(fn).__call__)
 
 
 def model_turn(answer: object) -> ModelTurn:

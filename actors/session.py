@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from datetime import UTC, datetime
+from threading import get_ident
 from types import TracebackType
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -103,6 +104,8 @@ class SessionActor(PooledActor):
         self._agent = self._tenant = ""
         self._draining: Drain | None = None
         self._commit: _Commit | None = None
+        self._submitting = 0
+        self._outcome: Appended | StoreError | None = None
         self._state = INITIAL
         self._version, self._prev = 0, ""
         self._loaded = self._adopted = False
@@ -203,13 +206,23 @@ class SessionActor(PooledActor):
         self._commit = _Commit(decision, command, turn, version, prev, conflicts)
         state = decision.state
         row = RowChange(state.status, state.agent, decision.events[-1].at, state.tenant)
+        append = Append(self._id, self._version, tuple(encoded), row)
         self.actor_inbox.hold()
-        self._runtime.store.submit(
-            Append(self._id, self._version, tuple(encoded), row), self._release
-        )
+        self._submitting = get_ident()
+        self._runtime.store.submit(append, self._release)
+        self._submitting = 0
+        if (outcome := self._outcome) is not None:
+            self._outcome = None
+            self.actor_inbox.unhold()
+            self._committed(outcome)
 
     def _release(self, outcome: Appended | StoreError) -> None:
-        self.actor_inbox.release(Envelope(Committed(outcome)))
+        """The append ended: inside of ``submit``, as it does where nobody else writes, or later
+        and on another thread."""
+        if self._submitting == get_ident():
+            self._outcome = outcome
+        else:
+            self.actor_inbox.release(Envelope(Committed(outcome)))
 
     def _committed(self, outcome: Appended | StoreError) -> None:
         commit, self._commit = self._commit, None

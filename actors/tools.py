@@ -17,6 +17,7 @@ from ..events.errors import InvalidAgent, NotSupported
 from ..events.messages import ToolCall, ToolSpec
 from ..events.values import plain
 from .commands import OnCrash
+from .models import is_async
 
 
 class ToolContext(msgspec.Struct, frozen=True):
@@ -179,13 +180,6 @@ def tool(
 
 def _unchecked(arguments: Mapping[str, Any]) -> dict[str, Any]:
     return dict(arguments)
-
-
-def is_async(fn: object) -> bool:
-    """Whether calling ``fn`` gives a coroutine."""
-    if inspect.iscoroutinefunction(fn):
-        return True
-    return callable(fn) and inspect.iscoroutinefunction(type(fn).__call__)
 
 
 def _description(fn: Callable[..., Any]) -> str:

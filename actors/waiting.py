@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, defaultdict
-from collections.abc import Generator, Iterator
-from concurrent.futures import Future, InvalidStateError
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, suppress
-from threading import Lock
+from functools import partial
+from threading import Event, Lock
 from typing import Generic, TypeVar
+
+from msgspec import Struct
 
 from ..events.errors import WouldDeadlock
 from .dispatcher import on_worker
@@ -24,48 +26,105 @@ _lock = Lock()
 _waits: defaultdict[str, Counter[str]] = defaultdict(Counter)
 
 
-class Promise(Generic[T]):
-    """A value that will come, or an error. Whoever waits may give up without harm to others."""
+class Kept(Struct, Generic[T], frozen=True):
+    """The value came."""
 
-    __slots__ = ("_future", "_session_id")
+    value: T
+
+
+class Broken(Struct, frozen=True):
+    """An error came instead."""
+
+    error: BaseException
+
+
+class Promise(Generic[T]):
+    """A value that will come, or an error. Whoever waits may give up without harm to others.
+
+    Every send makes two of these and waits for one, which ``concurrent.futures`` makes dear.
+    """
+
+    __slots__ = ("_lock", "_outcome", "_session_id", "_wakers")
 
     def __init__(self, session_id: str) -> None:
         self._session_id = session_id
-        self._future: Future[T] = Future()
-        self._future.set_running_or_notify_cancel()
+        self._lock = Lock()
+        self._outcome: Kept[T] | Broken | None = None
+        self._wakers: list[Callable[[], object]] = []
 
     def resolve(self, value: T) -> None:
         """Give the value; ignored where there is an outcome already."""
-        with suppress(InvalidStateError):
-            self._future.set_result(value)
+        self._settle(Kept(value))
 
     def fail(self, error: BaseException) -> None:
         """Give the error; ignored where there is an outcome already."""
-        with suppress(InvalidStateError):
-            self._future.set_exception(error)
+        self._settle(Broken(error))
 
     def done(self) -> bool:
         """Whether the outcome is known."""
-        return self._future.done()
+        return self._outcome is not None
 
     def result(self, timeout: float | None = None) -> T:
         """Block for the value, at most ``timeout`` seconds (``TimeoutError``).
 
         Raises ``WouldDeadlock`` where the wait could never end or would block an event loop.
         """
-        if self._future.done():
-            return self._future.result()
-        _refuse_on_a_loop(self._session_id)
-        if on_worker():
-            raise WouldDeadlock("a wait inside an actor's handler would hold up other actors")
-        with _waiting_for(self._session_id):
-            return self._future.result(timeout)
+        if self._outcome is None:
+            _refuse_to_block(self._session_id)
+            arrived = Event()
+            with _waiting_for(self._session_id):
+                if self._wakes(arrived.set) and not arrived.wait(timeout):
+                    raise TimeoutError(f"no outcome within {timeout} seconds")
+        return self._value()
 
     def __await__(self) -> Generator[object, None, T]:
-        if self._future.done():
-            return self._future.result()
-        with _waiting_for(self._session_id):
-            return (yield from asyncio.wrap_future(self._future).__await__())
+        if self._outcome is None:
+            loop = asyncio.get_running_loop()
+            arrived: asyncio.Future[None] = loop.create_future()
+            with _waiting_for(self._session_id):
+                if self._wakes(partial(_wake, loop, arrived)):
+                    yield from arrived
+        return self._value()
+
+    def _settle(self, outcome: Kept[T] | Broken) -> None:
+        with self._lock:
+            if self._outcome is not None:
+                return
+            self._outcome = outcome
+            wakers, self._wakers = self._wakers, []
+        for wake in wakers:
+            wake()
+
+    def _wakes(self, wake: Callable[[], object]) -> bool:
+        """Whether there is something to wait for; then ``wake`` is called at its end."""
+        with self._lock:
+            if self._outcome is None:
+                self._wakers.append(wake)
+            return self._outcome is None
+
+    def _value(self) -> T:
+        match self._outcome:
+            case Kept(value=value):
+                return value
+            case Broken(error=error):
+                raise error
+        raise AssertionError("woken before the outcome was there")
+
+
+def _wake(loop: asyncio.AbstractEventLoop, arrived: asyncio.Future[None]) -> None:
+    with suppress(RuntimeError):  # the waiter's loop is closed: nobody waits any more
+        loop.call_soon_threadsafe(_arrive, arrived)
+
+
+def _arrive(arrived: asyncio.Future[None]) -> None:
+    if not arrived.done():
+        arrived.set_result(None)
+
+
+def _refuse_to_block(session_id: str) -> None:
+    _refuse_on_a_loop(session_id)
+    if on_worker():
+        raise WouldDeadlock("a wait inside an actor's handler would hold up other actors")
 
 
 def _refuse_on_a_loop(session_id: str) -> None:

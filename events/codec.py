@@ -114,24 +114,16 @@ class Codec:
 
     def replayed(self, replay: Replay) -> list[AnyEvent]:
         """The events of a replay. ``CorruptEvent`` names session and version."""
-        events: list[AnyEvent] = []
+        _, _, topics, payloads = replay
         read = self._read
-        try:
-            for topic, payload in zip(replay.topics, replay.payloads, strict=True):
-                if topic in read and not payload.startswith(MARK):
-                    events.append(read[topic](payload))
-                else:
-                    events.append(self.decode(topic, payload))
-        except (*_UNREADABLE, CorruptEvent):
-            place = len(events)
-            version = replay.after + 1 + place
-            self.recorded(
-                StoredRecord(
-                    0, replay.session_id, version, replay.topics[place], replay.payloads[place]
-                )
-            )
-            raise
-        return events
+        if MARK not in b"".join(payloads):
+            try:
+                return [
+                    read[topic](payload) for topic, payload in zip(topics, payloads, strict=True)
+                ]
+            except _UNREADABLE:
+                pass  # an unknown topic, or bytes at fault: one by one then
+        return [self.recorded(record).event for record in replay.records()]
 
     def decode(self, topic: str, payload: bytes) -> AnyEvent:
         """The event stored under this topic, in its present shape.

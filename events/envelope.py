@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
@@ -40,6 +40,12 @@ class Replay(NamedTuple):
     def version(self) -> int:
         """The version of the last event; ``after`` where there is none."""
         return self.after + len(self.topics)
+
+    def records(self) -> Iterator[StoredRecord]:
+        """The events as records, whose positions are not known: 0."""
+        stored = zip(self.topics, self.payloads, strict=True)
+        for version, (topic, payload) in enumerate(stored, self.after + 1):
+            yield StoredRecord(0, self.session_id, version, topic, payload)
 
 
 class RecordedEvent(NamedTuple):

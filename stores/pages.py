@@ -16,7 +16,8 @@ from ..events.envelope import StoredRecord
 
 FIRST_PAGE = 64
 LARGEST_PAGE = 1024
-PAGE_BYTES = 1_000_000
+PAGE_BYTES = 100_000
+"""Above 128 kB the C library asks the system for new memory each time, page by page."""
 END = 2**63 - 1
 
 STREAM = (

@@ -71,7 +71,7 @@ def test_all_conversations_killed_at_random_moments_are_the_recorded_ones(
     nursery: Nursery, tmp_path: Path, random: Random
 ) -> None:
     """In the middle of a transaction too."""
-    moments = (AtMoment(random.uniform(0.2, 1)) for _ in count())
+    moments = (AtMoment(random.uniform(0.1, 0.2) * 1.3**life) for life in count())
     hold(nursery, tmp_path, range(120), moments)
 
 
