@@ -77,8 +77,8 @@ def decide(state: SessionState, command: Command, rules: Rules, stamp: Stamp) ->
     """
     if state.unfolded:
         raise SessionReadOnly(
-            f"the stream holds {state.unfolded!r}, which this version does not know: it can be "
-            "read but not continued; upgrade turnstream"
+            f"the stream holds {state.unfolded!r} where this version can't make sense of it: it "
+            "can be read but not continued; upgrade turnstream, or mend what wrote it"
         )
     draft = _Draft(state, rules, stamp)
     match command:
@@ -311,8 +311,10 @@ def _start_calls(draft: _Draft) -> bool:
     for each in draft.turn.calls:
         running = sum(isinstance(other.stage, Running) for other in draft.turn.calls)
         match each.stage:
-            case Requested() | InDoubt() if refusal := draft.rules.refusal(each.call):
+            case Requested() if refusal := draft.rules.refusal(each.call):
                 _settle(draft, each.call.id, "error", refusal)
+            case InDoubt() if refusal := draft.rules.refusal(each.call):
+                _settle(draft, each.call.id, "error", f"{refusal} {MAY_HAVE_RUN}")
             case InDoubt() if draft.rules.on_crash[each.call.name] == "fail":
                 _settle(draft, each.call.id, "error", MAY_HAVE_RUN)
             case Requested() if running < draft.rules.tool_concurrency:

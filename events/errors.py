@@ -179,7 +179,8 @@ class NothingUnfinished(SessionError):
 
 
 class SessionReadOnly(SessionError):
-    """The stream holds events this version does not know: it can be read, not continued."""
+    """The stream holds events this version does not know, or out of their place: it can be read,
+    not continued."""
 
     code = "session-read-only"
 

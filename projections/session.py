@@ -156,6 +156,18 @@ def _unfolded(folding: _Folding, event: AnyEvent) -> None:
     folding.unfolded = folding.unfolded or topic
 
 
+def _after_results(rule: Rule[E_]) -> Rule[E_]:
+    """A rule for what can't come while calls lack results: there it can't be folded."""
+
+    def checked(folding: _Folding, event: E_) -> None:
+        if folding.turn is not None and folding.turn.calls:
+            _unfolded(folding, event)  # type: ignore[arg-type]
+        else:
+            rule(folding, event)
+
+    return checked
+
+
 @_on(SessionStarted)
 def _started(folding: _Folding, event: SessionStarted) -> None:
     folding.agent, folding.tenant = event.agent, event.tenant
@@ -183,6 +195,7 @@ def _withdrawn(folding: _Folding, event: InputWithdrawn) -> None:
 
 
 @_on(TurnStarted)
+@_after_results
 def _turn_started(folding: _Folding, event: TurnStarted) -> None:
     base, inputs = folding.length, folding.take(event.input_ids)
     folding.turn = OpenTurn(
@@ -193,6 +206,7 @@ def _turn_started(folding: _Folding, event: TurnStarted) -> None:
 
 
 @_on(InputApplied)
+@_after_results
 def _applied(folding: _Folding, event: InputApplied) -> None:
     folding.said += [UserMessage(each.content) for each in folding.take((event.input_id,))]
 
@@ -210,6 +224,7 @@ def _doubted(stage: Stage) -> Stage:
 
 
 @_on(ModelTurnRecorded)
+@_after_results
 def _model_turn(folding: _Folding, event: ModelTurnRecorded) -> None:
     if (turn := folding.turn) is None:
         return
@@ -270,6 +285,7 @@ def _drifted(folding: _Folding, event: AgentDriftDetected) -> None:
 
 
 @_on(TurnFinished)
+@_after_results
 def _turn_finished(folding: _Folding, event: TurnFinished) -> None:
     if (turn := folding.turn) is None:
         return

@@ -176,7 +176,6 @@ OUT_OF_PLACE: dict[str, list[SessionEvent]] = {
 }
 
 
-@pytest.mark.xfail(strict=True, reason="the fold takes an unanswered call for a closed matter")
 @pytest.mark.parametrize("planted", OUT_OF_PLACE)
 def test_what_was_planted_after_an_unanswered_call_never_reaches_a_model(
     shared: EventStore, planted: str
