@@ -45,6 +45,8 @@ if TYPE_CHECKING:
     from .events import UserMessage as UserMessage
     from .events import WouldDeadlock as WouldDeadlock
 
+    __version__: str
+
 _ROOMS = {
     "ActorSystem": "actors",
     "Agent": "actors",
@@ -122,16 +124,16 @@ __all__ = [
     "tool",
 ]
 
+if not TYPE_CHECKING:  # or any misspelt name would pass a type check
 
-def __getattr__(name: str) -> object:
-    if name in _ROOMS:
-        return getattr(import_module(f"turnstream.{_ROOMS[name]}"), name)
-    if name == "__version__":
-        from importlib.metadata import version
+    def __getattr__(name: str) -> object:
+        if name in _ROOMS:
+            return getattr(import_module(f"turnstream.{_ROOMS[name]}"), name)
+        if name == "__version__":
+            from importlib.metadata import version
 
-        return version("turnstream")
-    raise AttributeError(f"module 'turnstream' has no attribute {name!r}")
+            return version("turnstream")
+        raise AttributeError(f"module 'turnstream' has no attribute {name!r}")
 
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})

@@ -13,8 +13,8 @@ import msgspec
 from ..events.errors import InvalidAgent
 from ..events.messages import ToolCall, ToolSpec
 from ..events.session import AgentConfigured, Budget
-from .commands import Rules
-from .models import AnyModel, asking, model_id
+from .commands import OnCrash, Rules
+from .models import AnyModel, Ask, asking, model_id
 from .tools import Tool
 
 _NEVER = datetime.fromtimestamp(0, UTC)
@@ -68,11 +68,13 @@ class ReadyAgent:
     """An agent made ready to run: its tools by name, and the rules the decider follows."""
 
     def __init__(self, agent: Agent, *, keep_failed: bool) -> None:
-        self.agent = agent
+        self.agent: Agent = agent
+        self.ask: Ask
+        self.model_is_async: bool
         self.ask, self.model_is_async = asking(agent.model)
         self.tools: Mapping[str, Tool] = {each.name: each for each in agent.tools}
         specs = tuple(each.spec for each in agent.tools)
-        self.configured = AgentConfigured(
+        self.configured: AgentConfigured = AgentConfigured(
             at=_NEVER,
             name=agent.name,
             model=model_id(agent.model),
@@ -80,11 +82,12 @@ class ReadyAgent:
             tools=specs,
             fingerprint=fingerprint(model_id(agent.model), agent.instructions, specs),
         )
-        self.rules = Rules(
+        on_crash: dict[str, OnCrash] = {each.name: each.on_crash for each in agent.tools}
+        self.rules: Rules = Rules(
             self.configured,
             Budget(max_steps=agent.max_steps, tokens=agent.token_budget or 0),
             agent.tool_concurrency,
-            {each.name: each.on_crash for each in agent.tools},
+            on_crash,
             self._refusal,
             keep_failed,
         )

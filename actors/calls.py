@@ -48,7 +48,7 @@ class Call:
     __slots__ = ("gate", "running")
 
     def __init__(self) -> None:
-        self.gate = Gate()
+        self.gate: Gate = Gate()
         self.running: Running | None = None
 
 

@@ -22,7 +22,7 @@ from ..events.errors import MailboxFull, SystemClosed
 from .mailbox import Envelope
 from .pooled import Crashed, Ending, PooledActor, Unrunnable
 
-log = logging.getLogger("turnstream.directory")
+log: logging.Logger = logging.getLogger("turnstream.directory")
 
 K = TypeVar("K", bound=Hashable)
 
@@ -102,7 +102,10 @@ class Directory(Generic[K]):
         """Tell ``message`` to the actors that handled nothing for ``idle_seconds``; how many."""
         limit = time.monotonic() - idle_seconds
         told = 0
-        for key, actor in list(self._live.items()):
+        for key in list(self._live):
+            actor = self._live.get(key)
+            if actor is None:
+                continue
             inbox = actor.actor_inbox
             if inbox.quiet_since < limit and inbox.empty() and not inbox.held:
                 told += self.put(key, message)

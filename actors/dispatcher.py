@@ -12,7 +12,7 @@ from queue import Empty, SimpleQueue
 from threading import Lock, Thread, current_thread, local
 from typing import Protocol
 
-log = logging.getLogger("turnstream.dispatcher")
+log: logging.Logger = logging.getLogger("turnstream.dispatcher")
 
 _here = local()
 

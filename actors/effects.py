@@ -45,7 +45,7 @@ __all__ = [
     "current_session",
 ]
 
-log = logging.getLogger("turnstream.effects")
+log: logging.Logger = logging.getLogger("turnstream.effects")
 
 current_session: ContextVar[str | None] = ContextVar("current_session", default=None)
 """The session whose code is running, None outside of such code."""
@@ -241,7 +241,8 @@ class Effects:
     """
 
     def __init__(self, *, threads: int = 256, grace: float = 1.0) -> None:
-        self.loop, self._pool, self._grace = EffectLoop(), DaemonPool(threads), grace
+        self.loop: EffectLoop = EffectLoop()
+        self._pool, self._grace = DaemonPool(threads), grace
         self._running: set[Running] = set()
         self._closed = False
 

@@ -13,7 +13,7 @@ from msgspec import Struct
 if TYPE_CHECKING:
     from asyncio import Task, TimerHandle
 
-log = logging.getLogger("turnstream.effects")
+log: logging.Logger = logging.getLogger("turnstream.effects")
 
 
 class _State(Enum):
@@ -135,7 +135,8 @@ class Running:
         self._entry = gate if opens == "entry" else Gate()
         self._post = post
         self._unsettled = Lock()  # for the one who settles it, who keeps it
-        self.session_id, self.timeout = session_id, timeout
+        self.session_id: str = session_id
+        self.timeout: float | None = timeout
         self.instead: Settled = Cancelled()  # what its end is, once it was asked to stop
         self.task: Task[Any] | None = None
         self.timer: TimerHandle | None = None

@@ -54,10 +54,11 @@ class Turn:
     __slots__ = ("_accepted", "_result", "feed", "input_id", "session_id")
 
     def __init__(self, session_id: str, input_id: str = "") -> None:
-        self.session_id, self.input_id = session_id, input_id
+        self.session_id: str = session_id
+        self.input_id: str = input_id
         self._accepted: Promise[str] = Promise(session_id)
         self._result: Promise[TurnResult] = Promise(session_id)
-        self.feed = Feed()
+        self.feed: Feed = Feed()
 
     def accepted(self) -> Acceptance:
         """The moment from which no crash loses the input."""
@@ -172,7 +173,10 @@ class Session:
     """A handle on a session. It opens nothing until it is used; any number may exist."""
 
     def __init__(self, system: ActorSystem, session_id: str, agent: str, tenant: str) -> None:
-        self._system, self.id, self.agent, self.tenant = system, session_id, agent, tenant
+        self._system = system
+        self.id: str = session_id
+        self.agent: str = agent
+        self.tenant: str = tenant
 
     def send(self, input: str | UserMessage | Content, *, policy: Policy | None = None) -> Turn:
         """Ask for a turn. Returns at once: storage and model work in the background.

@@ -72,7 +72,7 @@ class Mailbox:
         self._share = self._offered = self._taken = 0
         self._actor: Runnable | None = None
         self._dispatcher: Dispatcher | None = None
-        self.quiet_since = time.monotonic()
+        self.quiet_since: float = time.monotonic()
 
     def bind(self, actor: Runnable, dispatcher: Dispatcher) -> None:
         """Put ``actor`` in line for the first time, and keep it alive until ``close``: pykka's

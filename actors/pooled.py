@@ -25,7 +25,7 @@ from ..events.errors import ActorError
 from .dispatcher import Dispatcher
 from .mailbox import Envelope, Mailbox, Yielded
 
-log = logging.getLogger("turnstream.actors")
+log: logging.Logger = logging.getLogger("turnstream.actors")
 
 
 class Stopped(Struct, frozen=True):

@@ -20,7 +20,7 @@ from .effects import Effects
 from .mailbox import Envelope, Mailbox
 from .session import Asked, Drain, IdleFor, SessionActor
 
-log = logging.getLogger("turnstream")
+log: logging.Logger = logging.getLogger("turnstream")
 
 WORKERS = 4
 CALL_THREADS = 256
@@ -38,9 +38,11 @@ class Runtime:
         idle_timeout: float,
         mailbox_limit: int,
     ) -> None:
-        self._agents, self.store, self.mailbox_limit = agents, store, mailbox_limit
-        self.owner = Owner(store.next_generation(), token_hex(4))
-        self.effects = Effects(threads=CALL_THREADS, grace=CANCEL_GRACE)
+        self._agents = agents
+        self.store: EventStore = store
+        self.mailbox_limit: int = mailbox_limit
+        self.owner: Owner = Owner(store.next_generation(), token_hex(4))
+        self.effects: Effects = Effects(threads=CALL_THREADS, grace=CANCEL_GRACE)
         self._dispatcher = Dispatcher(WORKERS)
         self.directory: Directory[str] = Directory(
             self._activate,

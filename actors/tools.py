@@ -67,9 +67,12 @@ class Tool:
             raise NotSupported(
                 f"tool {spec.name!r}: on_crash={on_crash!r} is not available; use 'rerun' or 'fail'"
             )
-        self.fn, self.spec, self.on_crash, self.timeout = fn, spec, on_crash, timeout
+        self.fn: Callable[..., Any] = fn
+        self.spec: ToolSpec = spec
+        self.on_crash: OnCrash = on_crash
+        self.timeout: float | None = timeout
         self._convert, self._takes_context = convert, takes_context
-        self.is_async = is_async(fn)
+        self.is_async: bool = is_async(fn)
 
     @property
     def name(self) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 
 def _refuse(*_: object, **__: object) -> NoReturn:
@@ -13,8 +13,9 @@ class FrozenDict(dict[Any, Any]):
     """A dict, to be read. A deep copy of it is an ordinary dict."""
 
     __slots__ = ()
-    __setitem__ = __delitem__ = __ior__ = _refuse
-    clear = pop = popitem = setdefault = update = _refuse
+    if not TYPE_CHECKING:  # for type checkers it has the methods of a dict
+        __setitem__ = __delitem__ = __ior__ = _refuse
+        clear = pop = popitem = setdefault = update = _refuse
 
     def __deepcopy__(self, memo: dict[int, Any]) -> dict[Any, Any]:
         return thawed(self)  # type: ignore[no-any-return]
@@ -24,9 +25,10 @@ class FrozenList(list[Any]):
     """A list, to be read. A deep copy of it is an ordinary list."""
 
     __slots__ = ()
-    __setitem__ = __delitem__ = __iadd__ = __imul__ = _refuse
-    append = clear = extend = insert = pop = remove = _refuse
-    reverse = sort = _refuse
+    if not TYPE_CHECKING:  # for type checkers it has the methods of a list
+        __setitem__ = __delitem__ = __iadd__ = __imul__ = _refuse
+        append = clear = extend = insert = pop = remove = _refuse
+        reverse = sort = _refuse
 
     def __deepcopy__(self, memo: dict[int, Any]) -> list[Any]:
         return thawed(self)  # type: ignore[no-any-return]

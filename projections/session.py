@@ -130,12 +130,17 @@ class _Folding:
 
     def take(self, ids: tuple[str, ...]) -> tuple[QueuedInput, ...]:
         """Take these inputs out of the queue."""
-        taken = tuple([each for each in self.queued if each.input_id in ids])
-        if len(taken) == len(self.queued):
+        queued = self.queued
+        if len(queued) == 1 and queued[0].input_id in ids:  # as nearly always
             self.queued = ()
-        else:
-            self.queued = tuple([each for each in self.queued if each.input_id not in ids])
-        return taken
+            return queued
+        self.queued = tuple([each for each in queued if each.input_id not in ids])
+        return tuple([each for each in queued if each.input_id in ids])
+
+    @property
+    def owes_results(self) -> bool:
+        """Whether calls lack results: then nothing may come between."""
+        return self.turn is not None and bool(self.turn.calls)
 
 
 E_ = TypeVar("E_", bound=Event)
@@ -154,18 +159,6 @@ def _on(kind: type[E_]) -> Callable[[Rule[E_]], Rule[E_]]:
 def _unfolded(folding: _Folding, event: AnyEvent) -> None:
     topic = event.topic if isinstance(event, UnknownEvent) else str(event.__struct_config__.tag)
     folding.unfolded = folding.unfolded or topic
-
-
-def _after_results(rule: Rule[E_]) -> Rule[E_]:
-    """A rule for what can't come while calls lack results: there it can't be folded."""
-
-    def checked(folding: _Folding, event: E_) -> None:
-        if folding.turn is not None and folding.turn.calls:
-            _unfolded(folding, event)  # type: ignore[arg-type]
-        else:
-            rule(folding, event)
-
-    return checked
 
 
 @_on(SessionStarted)
@@ -195,8 +188,10 @@ def _withdrawn(folding: _Folding, event: InputWithdrawn) -> None:
 
 
 @_on(TurnStarted)
-@_after_results
 def _turn_started(folding: _Folding, event: TurnStarted) -> None:
+    if folding.owes_results:
+        _unfolded(folding, event)
+        return
     base, inputs = folding.length, folding.take(event.input_ids)
     folding.turn = OpenTurn(
         event.turn_id, event.agent, event.budget, event.owner, base, inputs, event.run_id
@@ -206,8 +201,10 @@ def _turn_started(folding: _Folding, event: TurnStarted) -> None:
 
 
 @_on(InputApplied)
-@_after_results
 def _applied(folding: _Folding, event: InputApplied) -> None:
+    if folding.owes_results:
+        _unfolded(folding, event)
+        return
     folding.said += [UserMessage(each.content) for each in folding.take((event.input_id,))]
 
 
@@ -224,22 +221,25 @@ def _doubted(stage: Stage) -> Stage:
 
 
 @_on(ModelTurnRecorded)
-@_after_results
 def _model_turn(folding: _Folding, event: ModelTurnRecorded) -> None:
     if (turn := folding.turn) is None:
         return
-    calls = tuple([_frozen_call(call) for call in event.tool_calls])
-    parts = frozen(event.parts) if event.parts else ()
-    folding.said.append(AssistantMessage(event.text, calls, parts))
+    if turn.calls:
+        _unfolded(folding, event)
+        return
+    calls, parts, used = event.tool_calls, event.parts, event.usage
+    if calls:
+        calls = tuple([_frozen_call(call) for call in calls])
+    folding.said.append(AssistantMessage(event.text, calls, frozen(parts) if parts else ()))
+    folding.usage = folding.usage + used
     folding.turn = replace(
         turn,
         steps=event.step,
         discarded=0,
-        calls=tuple([OpenCall(call, _REQUESTED) for call in calls]),
+        calls=tuple([OpenCall(call, _REQUESTED) for call in calls]) if calls else (),
         tool_calls=turn.tool_calls + len(calls),
-        usage=turn.usage + event.usage,
+        usage=turn.usage + used,
     )
-    folding.usage = folding.usage + event.usage
 
 
 def _frozen_call(call: ToolCall) -> ToolCall:
@@ -266,12 +266,16 @@ def _call_started(folding: _Folding, event: ToolCallStarted) -> None:
 def _call_settled(folding: _Folding, event: ToolResultRecorded) -> None:
     if (turn := folding.turn) is None:
         return
-    call_id, name = event.call_id, ""
-    for each in turn.calls:
+    calls, call_id, name = turn.calls, event.call_id, ""
+    for each in calls:
         if each.call.id == call_id:
             name = each.call.name
     message = ToolMessage(call_id, name, render(event.content), event.outcome)
-    calls = _staged(turn.calls, call_id, Settled(message))
+    if len(calls) == 1 and calls[0].call.id == call_id:  # as mostly
+        folding.said.append(message)
+        folding.turn = replace(turn, calls=())
+        return
+    calls = _staged(calls, call_id, Settled(message))
     results = [each.stage.message for each in calls if isinstance(each.stage, Settled)]
     if len(results) == len(calls):
         folding.said += results
@@ -285,9 +289,11 @@ def _drifted(folding: _Folding, event: AgentDriftDetected) -> None:
 
 
 @_on(TurnFinished)
-@_after_results
 def _turn_finished(folding: _Folding, event: TurnFinished) -> None:
     if (turn := folding.turn) is None:
+        return
+    if turn.calls:
+        _unfolded(folding, event)
         return
     folding.turn = None
     folding.ended = EndedTurn(

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from typing import overload
+from typing import ClassVar, overload
 
 from ..events.errors import InvalidTranscript
 from ..events.messages import AssistantMessage, Message, ToolMessage
@@ -77,7 +77,7 @@ class Transcript(Sequence[Message]):
             return len(self) == len(other) and all(a == b for a, b in zip(self, other, strict=True))
         return NotImplemented
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__: ClassVar[None] = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
         return f"Transcript({list(self)!r})"

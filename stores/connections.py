@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from threading import Lock
 from typing import Literal, TypeAlias
@@ -17,6 +17,7 @@ from .schema import prepare
 
 Synchronous: TypeAlias = Literal["full", "normal"]
 
+LOG_BYTES = 4_000_000
 MEMORY = ":memory:"
 _SYNCHRONOUS = {"full": "PRAGMA synchronous = FULL", "normal": "PRAGMA synchronous = NORMAL"}
 
@@ -85,8 +86,23 @@ class WriteConnection:
             connection.execute("PRAGMA journal_size_limit = 16000000")
             # The writer waits for others in its own way.
             connection.execute("PRAGMA busy_timeout = 0")
+            _grow_log(connection, self._path)
             undo.pop_all()
             return connection.cursor()
+
+
+def _grow_log(connection: sqlite3.Connection, path: Path) -> None:
+    """Make a new log as long as it gets before it is used again from its start. Until then each
+    commit makes it longer, and waits for the file system to record that too."""
+    with suppress(OSError, sqlite3.OperationalError):  # then it grows as it is used
+        if Path(f"{path}-wal").stat().st_size < LOG_BYTES:
+            connection.execute("PRAGMA cache_size = 10")
+            connection.execute("BEGIN IMMEDIATE")
+            connection.execute("CREATE TABLE filler (bytes)")
+            connection.execute("INSERT INTO filler VALUES (zeroblob(?))", (LOG_BYTES,))
+    if connection.in_transaction:
+        connection.rollback()
+    connection.execute("PRAGMA cache_size = -2000")
 
 
 class DataVersion(ProcessBound):

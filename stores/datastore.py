@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from eventsourcing.sqlite import SQLiteDatastore
 
 from ..events.envelope import StoredRecord
-from ..events.errors import StoreClosed
+from ..events.errors import StoreClosed, StoreError
 from .committer import Committer, Write
 from .connections import MEMORY, DataVersion, Synchronous, WriteConnection
 from .faults import store_errors
@@ -39,9 +39,9 @@ class SessionDatastore(SQLiteDatastore, ProcessBound):
     def __init__(self, path: Path | None, *, synchronous: Synchronous, timeout: float) -> None:
         SQLiteDatastore.__init__(self, str(path or MEMORY), originator_id_type="text")
         ProcessBound.__init__(self)
-        self.place = str(path or "the in-memory store")
+        self.place: str = str(path or "the in-memory store")
         self.pool: SessionPool = SessionPool(path, timeout=timeout)
-        self.listeners = Listeners()
+        self.listeners: Listeners = Listeners()
         self._path, self._timeout = path, timeout
         if path is None:
             lend = self.reading
@@ -52,6 +52,13 @@ class SessionDatastore(SQLiteDatastore, ProcessBound):
             lend = self._own.lend
         self._writer = Writer(lend, self.place, timeout)
         self._committer = Committer(self._commit)
+        self._connect_a_reader()
+
+    def _connect_a_reader(self) -> None:
+        """So that the first session need not wait for it. What is wrong with the file is told to
+        whoever reads."""
+        with suppress(StoreError), self.reading() as cursor:
+            cursor.execute("SELECT NULL FROM sessions LIMIT 1").fetchone()
 
     @property
     def writes(self) -> Committer:

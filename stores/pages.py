@@ -14,7 +14,7 @@ from msgspec.json import Decoder
 
 from ..events.envelope import StoredRecord
 
-FIRST_PAGE = 64
+FIRST_PAGE = 256
 LARGEST_PAGE = 1024
 PAGE_BYTES = 100_000
 """Above 128 kB the C library asks the system for new memory each time, page by page."""
@@ -87,13 +87,12 @@ def _read(
         if len(found) < wanted:
             break
         after = place(found[-1])
-        size = next_size([record.payload for record in found])
+        size = _next_size(found)
     return records
 
 
-def next_size(payloads: Sequence[bytes]) -> int:
-    """How many events like these make a page."""
-    average = sum(map(len, payloads)) // len(payloads) + 1
+def _next_size(found: Sequence[StoredRecord]) -> int:
+    average = sum(len(record.payload) for record in found) // len(found) + 1
     return max(1, min(PAGE_BYTES // average, LARGEST_PAGE))
 
 

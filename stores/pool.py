@@ -18,7 +18,7 @@ class SessionConnection(SQLiteConnection):
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         super().__init__(connection, max_age=None)
-        self.plain = connection.cursor()
+        self.plain: sqlite3.Cursor = connection.cursor()
         connection.row_factory = sqlite3.Row
 
 

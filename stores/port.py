@@ -103,7 +103,8 @@ class EventStore(Protocol):
         ...
 
     def replay(self, session_id: str, *, after: int = 0) -> Replay:
-        """What ``read`` gives, in bulk, for a fold that has to be quick."""
+        """What ``read`` gives, in bulk, for a fold that has to be quick. Nothing is looked into:
+        payloads that are no JSON objects make documents that are no JSON."""
         ...
 
     def read_all(self, *, after: int = 0, limit: int = 1000) -> Sequence[StoredRecord]:

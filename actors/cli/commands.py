@@ -27,7 +27,7 @@ from .text import json_line, record_line
 
 PAGE = 500
 
-app = typer.Typer(
+app: typer.Typer = typer.Typer(
     name="turnstream",
     cls=CommandGroup,
     help="Durable AI-agent sessions. Exit status: 0 done, 1 found something wrong, 2 used wrongly.",

@@ -36,7 +36,7 @@ class Stage:
 
     def __init__(self, store: EventStore, store_url: str, folder: Path) -> None:
         self._store, self._url, self._folder = store, store_url, folder
-        self.session_id = f"demo-{token_hex(4)}"
+        self.session_id: str = f"demo-{token_hex(4)}"
         self._desk = OrderDesk(folder / "orders.db")
         self._log = CallLog(folder / "calls.jsonl")
         self._position = 0

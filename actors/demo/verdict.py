@@ -19,6 +19,7 @@ from ...events.codec import CODEC
 from ...events.envelope import StoredRecord
 from ...events.messages import ToolCall
 from ...events.session import (
+    AnyEvent,
     ModelTurnRecorded,
     ToolCallStarted,
     ToolResultRecorded,
@@ -45,10 +46,11 @@ class Evidence:
     def __init__(
         self, records: Sequence[StoredRecord], called: Sequence[Called], refunds: Sequence[Refund]
     ) -> None:
-        self.records, self.refunds = records, refunds
-        self.events = [CODEC.decode(each.topic, each.payload) for each in records]
-        self.asked = [each for each in called if isinstance(each, ModelAsked)]
-        self.ran = [each for each in called if isinstance(each, ToolRan)]
+        self.records: Sequence[StoredRecord] = records
+        self.refunds: Sequence[Refund] = refunds
+        self.events: list[AnyEvent] = [CODEC.decode(each.topic, each.payload) for each in records]
+        self.asked: list[ModelAsked] = [each for each in called if isinstance(each, ModelAsked)]
+        self.ran: list[ToolRan] = [each for each in called if isinstance(each, ToolRan)]
 
     def recorded(self, kind: type[T]) -> list[T]:
         """The stream's events of one type."""

@@ -6,6 +6,7 @@ import sqlite3
 import subprocess
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +52,7 @@ def test_a_directory_is_no_store(tmp_path: Path) -> None:
 def test_a_database_of_a_newer_version_says_what_to_upgrade(tmp_path: Path) -> None:
     path = tmp_path / "s.db"
     ActorSystem(agent(), store=f"sqlite:///{path}").close()
-    with sqlite3.connect(path) as db:
+    with closing(sqlite3.connect(path)) as db:
         (version,) = db.execute("PRAGMA user_version").fetchone()
         db.execute(f"PRAGMA user_version = {version + 1}")
 
@@ -121,7 +122,8 @@ def test_a_disk_that_fills_up_in_a_turn_loses_nothing(small_disk: Path) -> None:
             session.send("go").result(WAIT)
         ballast.unlink()
         recorded = [each for each in session.events() if each.topic == "model_turn_recorded"]
-        assert verify(open_store(store).read("s")) is None
+        with closing(open_store(store)) as reader:
+            assert verify(reader.read("s")) is None
 
     rest = script[len(recorded) :]
     with ActorSystem(agent(*rest, "done", tools=[fill]), store=store) as system:

@@ -517,7 +517,7 @@ def storm(world: World) -> None:
             Witness.allowed.get()
             world.tell(f"s{(number * 7 + sender) % IDS}", (sender, number))
 
-    senders = [Thread(target=send, args=(sender,)) for sender in range(SENDERS)]
+    senders = [Thread(target=send, args=(sender,), daemon=True) for sender in range(SENDERS)]
     for each in senders:
         each.start()
     while any(each.is_alive() for each in senders) or not world.directory.join(0.001):

@@ -142,7 +142,7 @@ def test_encoding_is_stable(event: SessionEvent) -> None:
 
 @given(events)
 def test_stored_bytes_are_strict_json_on_one_line(event: SessionEvent) -> None:
-    topic, payload = CODEC.encode(event, PREV)
+    _, payload = CODEC.encode(event, PREV)
     stored = strict(payload)
     assert "type" not in stored
     assert stored["prev"] == PREV

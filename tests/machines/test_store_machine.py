@@ -12,6 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from turnstream.events.envelope import EncodedEvent, StoredRecord
 from turnstream.events.errors import SessionDeleted, StoreError, WrongExpectedVersion
+from turnstream.events.session import Status
 from turnstream.stores import (
     Append,
     Appended,
@@ -29,7 +30,9 @@ EVENTS = st.lists(
     min_size=1,
     max_size=5,
 ).map(tuple)
-STATUSES = st.sampled_from(["idle", "running", "failed", "awaiting-approval"])
+STATUSES: st.SearchStrategy[Status] = st.sampled_from(
+    ["idle", "running", "failed", "awaiting-approval"]
+)
 WORDS = st.sampled_from(["", "p", "q"])
 ROWS = st.builds(
     RowChange,
@@ -193,7 +196,7 @@ class StoreMachine(RuleBasedStateMachine):
         limit=st.none() | st.integers(0, 3),
     )
     def list_sessions(
-        self, status: str | None, agent: str | None, tenant: str | None, limit: int | None
+        self, status: Status | None, agent: str | None, tenant: str | None, limit: int | None
     ) -> None:
         rows = sorted(self.rows.values(), key=lambda row: row.session_id)
         rows.sort(key=lambda row: row.updated, reverse=True)

@@ -5,14 +5,16 @@ import gc
 import sqlite3
 import threading
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Event, Thread
+from typing import Any
 
 import pytest
 
-from turnstream.events.errors import StoreClosed, StoreUnavailable
-from turnstream.stores import SQLiteStore
+from turnstream.events.errors import StoreClosed, StoreError, StoreUnavailable
+from turnstream.stores import Appended, SQLiteStore
 from turnstream.stores.specimens import PATIENCE, append_of, following, texts, together
 
 
@@ -110,14 +112,13 @@ def test_a_store_made_in_one_thread_is_used_and_closed_in_others(path: Path) -> 
 def test_two_event_loops_can_use_one_store(path: Path) -> None:
     async def append(store: SQLiteStore, sid: str) -> None:
         loop = asyncio.get_running_loop()
+
+        def tell(answer: asyncio.Future[Any], outcome: Appended | StoreError) -> None:
+            loop.call_soon_threadsafe(answer.set_result, outcome)
+
         for n in range(10):
             answer = loop.create_future()
-            store.submit(
-                append_of(sid, n, "x"),
-                lambda outcome, answer=answer: loop.call_soon_threadsafe(
-                    answer.set_result, outcome
-                ),
-            )
+            store.submit(append_of(sid, n, "x"), partial(tell, answer))
             assert (await answer).version == n + 1
 
     async def both(store: SQLiteStore, number: int) -> None:
@@ -164,7 +165,10 @@ def test_a_file_that_vanished_is_not_replaced_by_an_empty_one(path: Path) -> Non
     with closing(SQLiteStore(path)) as store:
         store.append(append_of("s", 0, "a"))
         path.rename(path.with_name("moved.db"))
-        with pytest.raises(StoreUnavailable, match=path.name):
+        with (
+            store._datastore.reading(),  # the connection that is there already
+            pytest.raises(StoreUnavailable, match=path.name),
+        ):
             store.read("s")
         assert not path.exists()
 
