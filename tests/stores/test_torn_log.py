@@ -21,12 +21,20 @@ def copied(path: Path, directory: Path, length: int) -> Path:
     return copy
 
 
+def used_bytes(path: Path) -> int:
+    """How far the log of a copy is in use; a store that opens makes it longer than that."""
+    with closing(sqlite3.connect(path)) as connection:
+        _, frames, _ = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+        (page,) = connection.execute("PRAGMA page_size").fetchone()
+    return 32 + int(frames) * (24 + int(page))
+
+
 def cut_everywhere(path: Path, step: int) -> None:
     with closing(SQLiteStore(path)) as store:
         for n in range(6):
             store.append(append_of("s", 2 * n, f"{n}.ä😀", f"{n}.b"))
         whole = texts(store.read("s"))
-        size = Path(f"{path}-wal").stat().st_size
+        size = used_bytes(copied(path, path.parent / "whole", -1))
         copies = [
             copied(path, path.parent / str(length), length) for length in range(0, size + 1, step)
         ]
