@@ -39,7 +39,6 @@ from .decider import Decision, decide
 from .handles import Turn
 from .mailbox import Envelope
 from .pooled import PooledActor
-from .replaying import replayed
 
 if TYPE_CHECKING:
     from .runtime import Runtime
@@ -170,11 +169,11 @@ class SessionActor(PooledActor):
             )
 
     def _read(self) -> None:
-        events, last = replayed(self._runtime.store, self._id, after=self._version)
-        self._state = fold(events, self._state)
-        if last is not None:
-            self._version = last.version
-            self._prev = digest(last.topic, last.version, last.payload)
+        replay = self._runtime.store.replay(self._id, after=self._version)
+        self._state = fold(CODEC.replayed(replay), self._state)
+        if replay.topics:
+            self._version = replay.version
+            self._prev = digest(replay.topics[-1], replay.version, replay.payloads[-1])
 
     def _forget(self) -> None:
         self._state = INITIAL

@@ -19,7 +19,6 @@ from ..stores import EventStore, SessionRow, Subscription, open_store
 from .agent import Agent, ReadyAgent
 from .commands import Command
 from .handles import Session, Turn, View
-from .replaying import replayed
 from .runtime import Runtime
 from .session import Asked
 
@@ -136,8 +135,9 @@ class ActorSystem:
 
     def read_view(self, session_id: str) -> View:
         """A session as of now. For handles."""
-        events, last = replayed(self._store, session_id)
-        return View(last.version if last else 0, fold(events), fold_usage(events))
+        replay = self._store.replay(session_id)
+        events = CODEC.replayed(replay)
+        return View(replay.version, fold(events), fold_usage(events))
 
     async def read_view_async(self, session_id: str) -> View:
         """A session as of now, off the event loop. For handles."""

@@ -28,7 +28,6 @@ from .tagged import MARK, dumps, is_plain_json, loads, open_fields, restored
 from .upcast import UPCASTERS, Upcaster, Upcasters, steps, versioned
 from .values import is_json
 
-_TAGGED = MARK.strip(b"{,")
 _KINDS: Mapping[str, type[SessionEvent]] = {
     str(kind.__struct_config__.tag): kind for kind in get_args(SessionEvent)
 }
@@ -74,7 +73,6 @@ class Codec:
         }
         self._topic_of = {kind: topic for topic, kind in self.topics.items()}
         self._read = {topic: Decoder(kind).decode for topic, kind in self.topics.items()}
-        self._read_all = Decoder(list[SessionEvent]).decode
         self._tag_end = {kind: len(f'{{"type":"{tag}",') for tag, kind in _KINDS.items()}
         self._write = Encoder().encode
 
@@ -114,18 +112,16 @@ class Codec:
             ) from None
         return RecordedEvent(position, session_id, version, topic, event)
 
-    def replayed(self, replay: Replay) -> list[SessionEvent] | None:
-        """The events of a replay; None where some of them need to be read one by one: they are
-        in tagged form, of an older or unknown shape, or damaged."""
-        events: list[SessionEvent] = []
-        try:
-            for document in replay.documents:
-                if _TAGGED in document:
-                    return None
-                events += self._read_all(document)
-        except _UNREADABLE:
-            return None
-        return events
+    def replayed(self, replay: Replay) -> list[AnyEvent]:
+        """The events of a replay. ``CorruptEvent`` names session and version."""
+        _, _, topics, payloads = replay
+        read = self._read
+        if MARK not in b"".join(payloads):
+            try:
+                return [read[t](payload) for t, payload in zip(topics, payloads, strict=True)]
+            except _UNREADABLE:
+                pass  # an unknown topic, or bytes at fault: one by one then
+        return [self.recorded(record).event for record in replay.records()]
 
     def decode(self, topic: str, payload: bytes) -> AnyEvent:
         """The event stored under this topic, in its present shape.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
@@ -28,11 +28,24 @@ class StoredRecord(NamedTuple):
 
 
 class Replay(NamedTuple):
-    """The end of a stream in bulk, for a fold: JSON arrays of the payloads, each with its topic
-    spliced in as ``type``, and the last event as it is stored; None where there is none."""
+    """The end of a stream in bulk, for a fold: topics and payloads of the events that follow
+    version ``after``, each as it is stored."""
 
-    documents: Sequence[bytes]
-    last: StoredRecord | None
+    session_id: str
+    after: int
+    topics: Sequence[str]
+    payloads: Sequence[bytes]
+
+    @property
+    def version(self) -> int:
+        """The version of the last event; ``after`` where there is none."""
+        return self.after + len(self.topics)
+
+    def records(self) -> Iterator[StoredRecord]:
+        """The events as records, whose positions are not known: 0."""
+        stored = zip(self.topics, self.payloads, strict=True)
+        for version, (topic, payload) in enumerate(stored, self.after + 1):
+            yield StoredRecord(0, self.session_id, version, topic, payload)
 
 
 class RecordedEvent(NamedTuple):

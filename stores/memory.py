@@ -68,8 +68,8 @@ class MemoryStore:
 
     def replay(self, session_id: str, *, after: int = 0) -> Replay:
         stream = self.read(session_id, after=after)
-        events = [b'{"type":"%b",%b' % (r.topic.encode(), r.payload[1:]) for r in stream]
-        return Replay([b"[%b]" % b",".join(events)], stream[-1] if stream else None)
+        topics, payloads = [r.topic for r in stream], [r.payload for r in stream]
+        return Replay(session_id, after, topics, payloads)
 
     def read_all(self, *, after: int = 0, limit: int = 1000) -> Sequence[StoredRecord]:
         with self._opened():

@@ -103,8 +103,7 @@ class EventStore(Protocol):
         ...
 
     def replay(self, session_id: str, *, after: int = 0) -> Replay:
-        """What ``read`` gives, in bulk, for a fold that has to be quick. Nothing is looked into:
-        payloads that are no JSON objects make documents that are no JSON."""
+        """What ``read`` gives, in bulk, for a fold that has to be quick."""
         ...
 
     def read_all(self, *, after: int = 0, limit: int = 1000) -> Sequence[StoredRecord]:
