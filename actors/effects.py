@@ -267,27 +267,6 @@ class Effects:
             start(running, fn)
         return running
 
-    def run_async(
-        self,
-        fn: Callable[[], Awaitable[Any]],
-        *,
-        gate: Gate,
-        opens: Opens,
-        session_id: str,
-        post: Callable[[Settled], None],
-        timeout: float | None = None,
-    ) -> Running:
-        """``run``, on the loop."""
-        return self.run(
-            fn,
-            is_async=True,
-            gate=gate,
-            opens=opens,
-            session_id=session_id,
-            post=post,
-            timeout=timeout,
-        )
-
     def cancel(self, running: Running) -> None:
         """Ask it to stop, if it is still running. Its outcome comes as always: ``NotRun`` at once
         where it was not entered, ``Cancelled`` when it ends, ``Abandoned`` when it does not."""

@@ -10,9 +10,7 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from ..events.chain import digest
 from ..events.codec import CODEC
-from ..events.envelope import EncodedEvent
 from ..events.errors import IllegalTransition, InvalidTranscript
 from ..events.identifiers import check_session_id
 from ..events.messages import Content, FilePart, ImagePart, Part, TextPart, ToolCall, ToolSpec
@@ -30,7 +28,7 @@ from ..events.session import (
     TurnFinished,
     TurnStarted,
 )
-from ..projections import INITIAL, evolve
+from ..projections import INITIAL, evolve, fold
 from ..projections.phases import Phase, check_transition
 from ..stores import Append, EventStore, RowChange
 from .agent import fingerprint
@@ -56,15 +54,9 @@ def import_transcript(
     """
     check_session_id(session_id)
     events = transcript_events(messages, agent=agent, at=at or datetime.now(UTC))
-    state = INITIAL
-    prev, encoded = "", list[EncodedEvent]()
-    for version, event in enumerate(events, 1):
-        state = evolve(state, event)
-        stored = CODEC.encode(event, prev)
-        prev = digest(stored.topic, version, stored.payload)
-        encoded.append(stored)
-    row = RowChange(state.status, agent, events[-1].at)
-    return store.append(Append(session_id, 0, tuple(encoded), row)).version
+    encoded, _ = CODEC.chained(events)
+    row = RowChange(fold(events).status, agent, events[-1].at)
+    return store.append(Append(session_id, 0, encoded, row)).version
 
 
 def transcript_events(messages: Chat, *, agent: str, at: datetime) -> list[SessionEvent]:

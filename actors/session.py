@@ -9,6 +9,7 @@ a tool either: they run elsewhere and come back as messages.
 from __future__ import annotations
 
 import logging
+from contextlib import closing
 from datetime import UTC, datetime
 from threading import get_ident
 from types import TracebackType
@@ -169,11 +170,11 @@ class SessionActor(PooledActor):
             )
 
     def _read(self) -> None:
-        replay = self._runtime.store.replay(self._id, after=self._version)
-        self._state = fold(CODEC.replayed(replay), self._state)
-        if replay.topics:
-            self._version = replay.version
-            self._prev = digest(replay.topics[-1], replay.version, replay.payloads[-1])
+        with closing(self._runtime.store.replay(self._id, after=self._version)) as pages:
+            for page in pages:
+                self._state = fold(CODEC.replayed(page), self._state)
+                self._version = page.version
+                self._prev = digest(page.topics[-1], page.version, page.payloads[-1])
 
     def _forget(self) -> None:
         self._state = INITIAL
@@ -197,16 +198,12 @@ class SessionActor(PooledActor):
     def _append(
         self, decision: Decision, command: Command, turn: Turn | None, conflicts: int
     ) -> None:
-        version, prev, encoded = self._version, self._prev, []
-        for event in decision.events:
-            version += 1
-            stored = CODEC.encode(event, prev)
-            prev = digest(stored.topic, version, stored.payload)
-            encoded.append(stored)
+        encoded, prev = CODEC.chained(decision.events, self._version, self._prev)
+        version = self._version + len(encoded)
         self._commit = _Commit(decision, command, turn, version, prev, conflicts)
         state = decision.state
         row = RowChange(state.status, state.agent, decision.events[-1].at, state.tenant)
-        append = Append(self._id, self._version, tuple(encoded), row)
+        append = Append(self._id, self._version, encoded, row)
         self.actor_inbox.hold()
         self._submitting = get_ident()
         self._runtime.store.submit(append, self._release)

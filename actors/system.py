@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
 from secrets import token_hex
 from types import TracebackType
 
@@ -12,7 +13,7 @@ from ..events.envelope import RecordedEvent
 from ..events.errors import InvalidAgent, NotSupported
 from ..events.identifiers import check_session_id
 from ..events.messages import Policy
-from ..events.session import Status
+from ..events.session import AnyEvent, Status
 from ..projections import fold
 from ..projections.usage import fold_usage
 from ..stores import EventStore, SessionRow, Subscription, open_store
@@ -135,9 +136,12 @@ class ActorSystem:
 
     def read_view(self, session_id: str) -> View:
         """A session as of now. For handles."""
-        replay = self._store.replay(session_id)
-        events = CODEC.replayed(replay)
-        return View(replay.version, fold(events), fold_usage(events))
+        version, events = 0, list[AnyEvent]()
+        with closing(self._store.replay(session_id)) as pages:
+            for page in pages:
+                version = page.version
+                events += CODEC.replayed(page)
+        return View(version, fold(events), fold_usage(events))
 
     async def read_view_async(self, session_id: str) -> View:
         """A session as of now, off the event loop. For handles."""

@@ -173,6 +173,14 @@ def _untaken(call_id: str, taken: set[str]) -> str:
     return next(each for each in chain((call_id,), numbered) if each not in taken)
 
 
+def said(messages: Iterable[Message]) -> list[str]:
+    """The texts of messages, in order, whoever said them; parts count as nothing."""
+    contents = (
+        each.text if isinstance(each, AssistantMessage) else each.content for each in messages
+    )
+    return [each if isinstance(each, str) else "" for each in contents]
+
+
 def crash_points(stream: Sequence[T]) -> Iterator[Sequence[T]]:
     """Every prefix of a stream, the shortest first: more than any crash can leave, since events
     of one append are durable together."""

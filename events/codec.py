@@ -8,13 +8,14 @@ nothing to be imported or called.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, get_args
 
 from msgspec import MsgspecError, convert
 from msgspec.json import Decoder, Encoder
 from msgspec.structs import replace
 
+from .chain import digest
 from .envelope import EncodedEvent, RecordedEvent, Replay, StoredRecord
 from .errors import CorruptEvent, Unstorable
 from .session import (
@@ -98,6 +99,19 @@ class Codec:
         except (UnicodeEncodeError, OverflowError, TypeError, RecursionError):
             pass
         return EncodedEvent(topic, _with_tags(topic, event))
+
+    def chained(
+        self, events: Iterable[SessionEvent], version: int = 0, prev: str = ""
+    ) -> tuple[tuple[EncodedEvent, ...], str]:
+        """The events as they are stored after ``version``, whose digest is ``prev``, each with
+        the digest of the one before it; and the last one's digest."""
+        encoded = []
+        for event in events:
+            version += 1
+            stored = self.encode(event, prev)
+            prev = digest(stored.topic, version, stored.payload)
+            encoded.append(stored)
+        return tuple(encoded), prev
 
     def recorded(self, record: StoredRecord) -> RecordedEvent:
         """A stored record with its event decoded. ``CorruptEvent`` names session and version."""

@@ -28,7 +28,7 @@ class StoredRecord(NamedTuple):
 
 
 class Replay(NamedTuple):
-    """The end of a stream in bulk, for a fold: topics and payloads of the events that follow
+    """Some of a stream in bulk, for a fold: topics and payloads of the events that follow
     version ``after``, each as it is stored."""
 
     session_id: str

@@ -125,10 +125,8 @@ class SessionState(Struct, frozen=True, gc=False):
             return Phase.HALTED
         if turn.calls:
             return Phase.TOOLS
-        answered = len(self.transcript) > turn.base and isinstance(
-            self.transcript[-1], AssistantMessage
-        )
-        return Phase.ANSWERED if answered else Phase.MODEL
+        answered = type(self.transcript.last) is AssistantMessage
+        return Phase.ANSWERED if answered and len(self.transcript) > turn.base else Phase.MODEL
 
     @property
     def status(self) -> Status:

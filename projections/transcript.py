@@ -44,6 +44,11 @@ class Transcript(Sequence[Message]):
         prefix._messages, prefix._length, prefix._token = self._messages, max(count, 0), []
         return prefix
 
+    @property
+    def last(self) -> Message | None:
+        """The last message; None where there is none."""
+        return self._messages[self._length - 1] if self._length else None
+
     def _writable(self) -> list[Message]:
         try:
             self._token.pop()

@@ -22,6 +22,7 @@ from .faults import store_errors
 from .forking import ProcessBound
 from .pages import read_log
 from .pool import SessionPool
+from .replaying import replay_stream
 from .schema import prepare
 from .subscription import Listeners, LogSubscription
 from .transaction import Writer
@@ -55,10 +56,11 @@ class SessionDatastore(SQLiteDatastore, ProcessBound):
         self._connect_a_reader()
 
     def _connect_a_reader(self) -> None:
-        """So that the first session need not wait for it. What is wrong with the file is told to
-        whoever reads."""
+        """And have it do what it will be asked first, so that the first session need not wait.
+        What is wrong with the file is told to whoever reads."""
         with suppress(StoreError), self.reading() as cursor:
-            cursor.execute("SELECT NULL FROM sessions LIMIT 1").fetchone()
+            for _ in replay_stream(cursor, "", 0):
+                pass
 
     @property
     def writes(self) -> Committer:

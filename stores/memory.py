@@ -6,7 +6,7 @@ Everything in here is immutable but the containers, and no container leaves.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from operator import attrgetter
 from threading import RLock
 
@@ -66,10 +66,10 @@ class MemoryStore:
             last = len(stream) if upto is None else max(upto, 0)
             return tuple(stream[max(after, 0) : last])
 
-    def replay(self, session_id: str, *, after: int = 0) -> Replay:
-        stream = self.read(session_id, after=after)
-        topics, payloads = [r.topic for r in stream], [r.payload for r in stream]
-        return Replay(session_id, after, topics, payloads)
+    def replay(self, session_id: str, *, after: int = 0) -> Generator[Replay, None, None]:
+        if stream := self.read(session_id, after=after):
+            topics, payloads = [r.topic for r in stream], [r.payload for r in stream]
+            yield Replay(session_id, max(after, 0), topics, payloads)
 
     def read_all(self, *, after: int = 0, limit: int = 1000) -> Sequence[StoredRecord]:
         with self._opened():

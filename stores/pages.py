@@ -46,7 +46,7 @@ def read_stream(
     last = END if upto is None else upto
 
     def page(after: int, limit: int) -> Sequence[StoredRecord]:
-        return _unpack(cursor.execute(STREAM, (session_id, after, last, limit)).fetchone())
+        return unpack(cursor.execute(STREAM, (session_id, after, last, limit)).fetchone())
 
     # One transaction, or a deletion between two pages would leave half a stream.
     cursor.execute("BEGIN")
@@ -60,7 +60,7 @@ def read_log(cursor: sqlite3.Cursor, after: int, limit: int) -> Sequence[StoredR
     """Events of all streams with positions above ``after``, at most ``limit``."""
 
     def page(after: int, limit: int) -> Sequence[StoredRecord]:
-        return _unpack(cursor.execute(LOG, (after, limit)).fetchone())
+        return unpack(cursor.execute(LOG, (after, limit)).fetchone())
 
     return _read(page, lambda record: record.position, after, limit)
 
@@ -96,7 +96,8 @@ def _next_size(found: Sequence[StoredRecord]) -> int:
     return max(1, min(PAGE_BYTES // average, LARGEST_PAGE))
 
 
-def _unpack(row: tuple[str, bytes]) -> Sequence[StoredRecord]:
+def unpack(row: tuple[str, bytes]) -> Sequence[StoredRecord]:
+    """The events of a page."""
     records, start = [], 0
     places, payloads = row
     for position, session_id, version, topic, length in _places(places):

@@ -8,7 +8,7 @@ version.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from datetime import datetime
 from typing import Protocol
 
@@ -102,8 +102,9 @@ class EventStore(Protocol):
         order; empty for an unknown session."""
         ...
 
-    def replay(self, session_id: str, *, after: int = 0) -> Replay:
-        """What ``read`` gives, in bulk, for a fold that has to be quick."""
+    def replay(self, session_id: str, *, after: int = 0) -> Generator[Replay, None, None]:
+        """What ``read`` gives, in bulk and page by page, for a fold that has to be quick. It is
+        read as it is used, and raises then; close it where it is not used up."""
         ...
 
     def read_all(self, *, after: int = 0, limit: int = 1000) -> Sequence[StoredRecord]:

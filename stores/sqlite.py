@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -80,10 +80,10 @@ class SQLiteStore:
         with self._opened().reading() as cursor:
             return read_stream(cursor, session_id, after, upto)
 
-    def replay(self, session_id: str, *, after: int = 0) -> Replay:
+    def replay(self, session_id: str, *, after: int = 0) -> Generator[Replay, None, None]:
         check_session_id(session_id)
         with self._opened().reading() as cursor:
-            return replay_stream(cursor, session_id, after)
+            yield from replay_stream(cursor, session_id, after)
 
     def read_all(self, *, after: int = 0, limit: int = 1000) -> Sequence[StoredRecord]:
         with self._opened().reading() as cursor:

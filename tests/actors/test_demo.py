@@ -222,13 +222,11 @@ def wrong(witnessed: Witnessed) -> set[int]:
 
 def rewritten(records: Sequence[StoredRecord], *events: SessionEvent) -> list[StoredRecord]:
     """The stream with other events, in an unbroken chain."""
-    written: list[StoredRecord] = []
-    prev = ""
-    for version, event in enumerate(events, 1):
-        topic, payload = CODEC.encode(event, prev)
-        written.append(StoredRecord(version, records[0].session_id, version, topic, payload))
-        prev = digest(topic, version, payload)
-    return written
+    encoded, _ = CODEC.chained(events)
+    return [
+        StoredRecord(version, records[0].session_id, version, topic, payload)
+        for version, (topic, payload) in enumerate(encoded, 1)
+    ]
 
 
 def decoded(records: Sequence[StoredRecord]) -> list[SessionEvent]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import random
-import sys
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from queue import SimpleQueue
@@ -80,14 +79,6 @@ def dispatcher() -> Iterator[Dispatcher]:
 @pytest.fixture
 def world(dispatcher: Dispatcher) -> World:
     return World(dispatcher)
-
-
-@pytest.fixture
-def switching_often() -> Iterator[None]:
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-5)
-    yield
-    sys.setswitchinterval(before)
 
 
 @pytest.fixture

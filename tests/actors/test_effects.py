@@ -78,14 +78,6 @@ def effects() -> Iterator[Effects]:
     assert not ours()
 
 
-@pytest.fixture
-def switching_often() -> Iterator[None]:
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-5)
-    yield
-    sys.setswitchinterval(before)
-
-
 def ours() -> list[Thread]:
     names = ("turnstream-call", "turnstream-effects")
     return [each for each in threading.enumerate() if each.name.startswith(names)]
@@ -225,15 +217,6 @@ def test_a_function_that_gives_an_awaitable_runs_on_the_loop(effects: Effects) -
             return 42  # type: ignore[return-value]
 
     assert Run(effects, Answer, is_async=True).outcome() == Returned(42)
-
-
-def test_run_async_is_the_short_form_for_coroutines(effects: Effects) -> None:
-    async def answer() -> int:
-        return 42
-
-    posted: SimpleQueue[Settled] = SimpleQueue()
-    effects.run_async(answer, gate=Gate(), opens="result", session_id="s", post=posted.put)
-    assert posted.get(timeout=SECONDS) == Returned(42)
 
 
 @KINDS

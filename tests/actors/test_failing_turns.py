@@ -10,19 +10,16 @@ from typing import Any
 import pytest
 
 from turnstream.actors import ActorSystem, ModelRequest, TextDelta
-from turnstream.actors.testing import call
+from turnstream.actors.testing import call, said
 from turnstream.events import (
-    AssistantMessage,
     InvalidModelTurn,
     ModelCallDiscarded,
     ModelFailed,
     ModelStreamEnded,
     ModelTurn,
     ScriptExhausted,
-    ToolMessage,
     TurnError,
     Usage,
-    UserMessage,
 )
 
 WAIT = 20
@@ -70,7 +67,7 @@ def test_the_next_send_finishes_a_failed_turn_first(run: Run, tmp_path: Path) ->
         session.send("a").result(WAIT)
 
     assert session.send("b").result(WAIT).text == "two"
-    assert [_text(each) for each in session.messages] == ["a", "one", "b", "two"]
+    assert said(session.messages) == ["a", "one", "b", "two"]
 
 
 def test_every_input_that_waits_behind_a_failing_turn_hears_of_it(run: Run, tmp_path: Path) -> None:
@@ -166,14 +163,5 @@ def test_discarding_an_unfinished_turn_leaves_the_conversation_as_before(
     session.discard_pending().result(WAIT)
 
     assert session.pending() is None
-    assert [_text(each) for each in session.messages] == ["a", "one"]
+    assert said(session.messages) == ["a", "one"]
     assert session.send("c").result(WAIT).text == "three"
-
-
-def _text(message: object) -> str:
-    match message:
-        case UserMessage(content=content) | ToolMessage(content=content):
-            return str(content)
-        case AssistantMessage(text=text):
-            return text
-    raise AssertionError(message)

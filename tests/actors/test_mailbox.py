@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 from collections import deque
-from collections.abc import Iterator
 from queue import SimpleQueue
 from threading import Event, Thread
 from typing import Any
@@ -310,14 +308,6 @@ def test_whatever_is_sent_held_and_released_the_order_is_kept_and_nobody_is_forg
                 handle(share)
         assert actor.handled == expected
         assert len(by_hand.line) == bool(waiting and not held)
-
-
-@pytest.fixture
-def switching_often() -> Iterator[None]:
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-5)
-    yield
-    sys.setswitchinterval(before)
 
 
 class Appender(PooledActor):

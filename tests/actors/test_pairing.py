@@ -66,12 +66,8 @@ def plant(store: EventStore, *events: SessionEvent) -> None:
     records = store.read("s")
     version = len(records)
     prev = digest(records[-1].topic, version, records[-1].payload) if records else ""
-    encoded = []
-    for event in events:
-        encoded.append(CODEC.encode(event, prev))
-        version += 1
-        prev = digest(encoded[-1].topic, version, encoded[-1].payload)
-    store.append(Append("s", len(records), tuple(encoded), RowChange("idle", "agent", AT)))
+    encoded, _ = CODEC.chained(events, version, prev)
+    store.append(Append("s", version, encoded, RowChange("idle", "agent", AT)))
 
 
 def system(store: EventStore, *script: Any) -> ActorSystem:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from turnstream.actors import ActorSystem, Agent, ModelRequest, TextDelta, tool
-from turnstream.actors.testing import ScriptedModel, call
+from turnstream.actors.testing import ScriptedModel, call, said
 from turnstream.events import (
     AssistantMessage,
     MailboxFull,
@@ -56,10 +56,10 @@ def test_a_later_turn_sees_the_earlier_ones_and_counts_for_itself(run: Run) -> N
     session.send("a").result(WAIT)
     result = session.send("b").result(WAIT)
 
-    assert [_text(each) for each in model.requests[1].messages] == ["a", "one", "b"]
+    assert said(model.requests[1].messages) == ["a", "one", "b"]
     assert result.usage == Usage(2, 2) and result.steps == 1
-    assert [_text(each) for each in result.new_messages] == ["b", "two"]
-    assert [_text(each) for each in result.messages] == ["a", "one", "b", "two"]
+    assert said(result.new_messages) == ["b", "two"]
+    assert said(result.messages) == ["a", "one", "b", "two"]
     assert session.usage == Usage(3, 3)
     assert session.status == "idle" and session.pending() is None
 
@@ -69,8 +69,8 @@ def test_inputs_sent_at_once_run_as_turns_in_the_order_they_were_sent(run: Run) 
     turns = [system.session("s").send(f"input {n}") for n in range(20)]
 
     assert [turn.result(WAIT).text for turn in turns] == [f"answer {n}" for n in range(20)]
-    said = [_text(each) for each in system.session("s").messages]
-    assert said[::2] == [f"input {n}" for n in range(20)]
+    texts = said(system.session("s").messages)
+    assert texts[::2] == [f"input {n}" for n in range(20)]
 
 
 def test_an_input_is_durable_once_it_is_accepted(run: Run) -> None:
@@ -289,7 +289,7 @@ def test_an_event_another_writer_appended_is_taken_in(run: Run) -> None:
     def model(request: ModelRequest) -> str:
         asked.set()
         hold.wait(WAIT)
-        return f"answer to {_text(request.messages[-1])}"
+        return f"answer to {said(request.messages)[-1]}"
 
     system = run([], model=model)
     session = system.session("s")
@@ -304,7 +304,7 @@ def test_an_event_another_writer_appended_is_taken_in(run: Run) -> None:
 
     assert turn.result(WAIT).text == "answer to mine"
     assert session.send("mine again").result(WAIT).text == "answer to mine again"
-    assert [_text(each) for each in session.messages] == [
+    assert said(session.messages) == [
         "mine",
         "answer to mine",
         "theirs",
@@ -312,12 +312,3 @@ def test_an_event_another_writer_appended_is_taken_in(run: Run) -> None:
         "mine again",
         "answer to mine again",
     ]
-
-
-def _text(message: object) -> str:
-    match message:
-        case UserMessage(content=content) | ToolMessage(content=content):
-            return str(content)
-        case AssistantMessage(text=text):
-            return text
-    raise AssertionError(message)

@@ -50,7 +50,7 @@ class Faulty:
     def replay(self, session_id: str, **places: Any) -> Any:
         if self.blind:
             raise self._error
-        return self._store.replay(session_id, **places)
+        yield from self._store.replay(session_id, **places)
 
 
 @tool

@@ -42,6 +42,10 @@ TWO_IN_ONE = [
         pytest.param([("tool_result_recorded", b"{" + TAGGED)], id="tagged"),
         pytest.param([("tool_result_recorded", b"{ " + TAGGED)], id="tagged, with a space"),
         pytest.param([("input_queued", b"")], id="empty"),
+        pytest.param([("input_queued", b""), ("input_queued", b"")], id="all empty"),
+        pytest.param([("input_queued", queued(b"1") + b"\n" + queued(b"2"))], id="two lines"),
+        pytest.param([("input_queued", b"\n" + queued(b"1"))], id="a line break before"),
+        pytest.param([("nobody\nknows", b"{}"), ("no", b"1\n2")], id="line breaks all over"),
         pytest.param([("input_queued", b"\xff\0")], id="no text"),
     ],
 )
@@ -56,7 +60,7 @@ def test_a_replay_folds_what_reading_one_by_one_gives(
 
 def in_bulk(store: EventStore) -> list[AnyEvent] | int:
     try:
-        return CODEC.replayed(store.replay("s"))
+        return [event for page in store.replay("s") for event in CODEC.replayed(page)]
     except CorruptEvent as error:
         return error.version
 
