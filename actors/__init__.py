@@ -5,7 +5,7 @@ happens next is decided by pure functions (``decider``); everything else here ca
 """
 
 from .agent import Agent
-from .handles import Acceptance, Pending, Session, Turn, TurnStream, View
+from .handles import Pending, Session, View
 from .importing import import_transcript, transcript_events
 from .models import (
     Delta,
@@ -17,6 +17,7 @@ from .models import (
 )
 from .results import (
     ErrorShown,
+    InputJoined,
     InputShown,
     ModelTurnShown,
     ReasoningEmitted,
@@ -30,14 +31,15 @@ from .results import (
 )
 from .system import ActorSystem, EventSubscription
 from .tools import Tool, ToolContext, tool
+from .turns import Reply, Turn, TurnStream
 
 __all__ = [
-    "Acceptance",
     "ActorSystem",
     "Agent",
     "Delta",
     "ErrorShown",
     "EventSubscription",
+    "InputJoined",
     "InputShown",
     "Model",
     "ModelRequest",
@@ -45,6 +47,7 @@ __all__ = [
     "Pending",
     "ReasoningDelta",
     "ReasoningEmitted",
+    "Reply",
     "Session",
     "StreamItem",
     "TextDelta",

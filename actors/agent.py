@@ -26,6 +26,7 @@ class Agent:
 
     ``max_steps`` bounds the model calls of a turn, ``token_budget`` its tokens (None: no
     bound); both count on over crashes and end the turn with every call answered.
+    ``model_timeout`` bounds a model call, in seconds; a turn whose model takes longer fails.
     ``tool_concurrency`` is how many calls of one model turn run at once; with 1 they run
     strictly in order. Raises ``InvalidAgent`` where these can't work.
     """
@@ -37,6 +38,7 @@ class Agent:
     max_steps: int = field(default=32, kw_only=True)
     tool_concurrency: int = field(default=8, kw_only=True)
     token_budget: int | None = field(default=None, kw_only=True)
+    model_timeout: float | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "tools", tuple(self.tools))
@@ -48,6 +50,11 @@ class Agent:
             value = getattr(self, limit)
             if value is not None and (not isinstance(value, int) or value < 1):
                 raise InvalidAgent(f"agent {self.name!r}: {limit} must be 1 or more, not {value!r}")
+        if self.model_timeout is not None and not self.model_timeout > 0:
+            raise InvalidAgent(
+                f"agent {self.name!r}: model_timeout must be more than 0 seconds, not "
+                f"{self.model_timeout!r}"
+            )
         model_id(self.model)
         self._check_tools()
 

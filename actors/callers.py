@@ -6,17 +6,23 @@ told something: each path of an actor's life ends in ``tell``, ``fail_turn`` or 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from ..events.errors import (
     InvalidModelTurn,
     ModelFailed,
     ModelStreamEnded,
+    ModelTimedOut,
     NothingUnfinished,
     TurnError,
     TurnstreamError,
+    TurnWithdrawn,
 )
 from ..events.messages import AssistantMessage
 from ..events.session import (
+    InputApplied,
     InputQueued,
+    InputWithdrawn,
     ModelTurnRecorded,
     SessionEvent,
     ToolCallStarted,
@@ -27,13 +33,12 @@ from ..events.session import (
     TurnResumed,
     TurnStarted,
 )
-from ..projections import SessionState
-from ..projections.phases import Phase
-from .commands import Command, Submit
-from .decider import Decision
+from ..projections import EndedTurn, QueuedInput, SessionState
+from .commands import Command, Continue, Submit
+from .draft import Decision
 from .feed import Feed
-from .handles import Turn
 from .results import (
+    InputJoined,
     InputShown,
     ModelTurnShown,
     StreamItem,
@@ -42,23 +47,25 @@ from .results import (
     TurnBegan,
     TurnResult,
 )
+from .turns import Turn
+from .waiting import Promise
 
 _ERRORS: dict[str, type[TurnError]] = {
-    error.code: error for error in (InvalidModelTurn, ModelFailed, ModelStreamEnded)
+    error.code: error for error in (InvalidModelTurn, ModelFailed, ModelStreamEnded, ModelTimedOut)
 }
 
 
 class Callers:
-    """The handles of one session: ``waiters`` of inputs not yet used, and those that ``joined``
-    the open turn, the one that started it first. A ``sponsor`` is a waiter whose input comes
-    next, for whose sake a halted turn is tried again. ``cause`` is the exception behind the
-    completion that is being decided, to be chained."""
+    """The handles of one session: ``waiters`` by the input they wait for, and those that
+    ``joined`` the open turn, the one that started it first. The ``sponsor`` is the input that
+    comes next, for whose sake a failed turn is tried again. ``cause`` is the exception behind
+    the completion that is being decided, to be chained."""
 
     def __init__(self, session_id: str) -> None:
         self._session_id = session_id
-        self._waiters: dict[str, Turn] = {}
+        self._waiters: dict[str, list[Turn]] = {}
         self._joined: list[Turn] = []
-        self._sponsor: Turn | None = None
+        self._sponsor = ""
         self.cause: BaseException | None = None
 
     @property
@@ -71,46 +78,42 @@ class Callers:
         """Where the open turn's items are shown."""
         return self._joined[0].feed if self._joined else None
 
-    def tell(self, decision: Decision, first: int, command: Command, turn: Turn | None) -> None:
+    def answer(self, decision: Decision, command: Command, asker: Turn | Promise[bool]) -> None:
+        """Answer a request whose events, if there are any, are durable."""
+        if isinstance(asker, Promise):
+            asker.resolve(any(isinstance(each, _DONE) for each in decision.events))
+            return
+        before, input_id = decision.states[0], _input_of(decision, command)
+        asker.accept(input_id)
+        if ended := _ended(before, command, input_id):
+            asker.finish(result_of(before, ended))
+        elif not input_id:
+            asker.fail(self._nothing_unfinished())
+        elif _is_in_turn(before, input_id):
+            self._joined.append(asker)
+        else:
+            self._wait(decision, input_id, asker)
+
+    def tell(self, decision: Decision, first: int) -> None:
         """Tell everybody concerned what happened; ``first`` is the first event's version."""
-        if turn is not None:
-            self._admit(decision, command, turn)
         for place, event in enumerate(decision.events):
             before, after = decision.states[place : place + 2]
             self._tell(event, first + place, before, after)
 
-    def nothing_follows(self, turn: Turn | None, state: SessionState) -> None:
-        """Answer a request that changes nothing: it waits for the turn that runs, or has the
-        last one's result."""
-        if turn is None:
-            return
-        turn.accept(_first_input(state))
-        if state.turn is not None and state.turn.halt is None:
-            self._joined.append(turn)
-        elif state.ended is not None:
-            turn.finish(_result(state))
-        else:
-            turn.fail(
-                NothingUnfinished(
-                    f"nothing is unfinished in session {self._session_id!r}: send an input",
-                    session_id=self._session_id,
-                )
-            )
-
     def sponsors(self, state: SessionState) -> bool:
-        """Whether a halted turn is to be tried again for the sake of a waiting input."""
-        if state.phase is not Phase.HALTED or not self._waiters:
+        """Whether a failed turn is to be tried again for the sake of a waiting input."""
+        turn = state.turn
+        if turn is None or turn.halt is None or turn.aborted or not self._waiters:
             return False
-        self._sponsor = next(iter(self._waiters.values()))
+        self._sponsor = next(iter(self._waiters))
         return True
 
-    def fail_turn(self, error: BaseException) -> None:
-        """Fail those who wait for the open turn."""
+    def fail_turn(self, error: BaseException, joining: Iterable[QueuedInput] = ()) -> None:
+        """Fail those who wait for the open turn, and for the inputs that were to join it."""
         failed, self._joined = self._joined, []
-        if self._sponsor is not None:
-            self._waiters.pop(self._sponsor.input_id, None)
-            failed.append(self._sponsor)
-            self._sponsor = None
+        for input_id in (self._sponsor, *(each.input_id for each in joining)):
+            failed += self._waiters.pop(input_id, ())
+        self._sponsor = ""
         for each in failed:
             each.fail(error)
 
@@ -118,45 +121,57 @@ class Callers:
         """Fail everybody who waits."""
         self.fail_turn(error)
         waiters, self._waiters = self._waiters, {}
-        for each in waiters.values():
-            each.fail(error)
+        for handles in waiters.values():
+            for each in handles:
+                each.fail(error)
 
-    def _admit(self, decision: Decision, command: Command, turn: Turn) -> None:
-        queued = any(
-            isinstance(event, InputQueued) and event.input_id == turn.input_id
-            for event in decision.events
-        )
-        if queued and isinstance(command, Submit):
-            self._waiters[turn.input_id] = turn
-            if any(isinstance(event, TurnResumed) for event in decision.events):
-                self._sponsor = turn
-            turn.accept(turn.input_id)
-        else:
-            self._joined.append(turn)
-            turn.accept(_first_input(decision.states[0]))
+    def _wait(self, decision: Decision, input_id: str, asker: Turn) -> None:
+        self._waiters.setdefault(input_id, []).append(asker)
+        resumed = any(isinstance(event, TurnResumed) for event in decision.events)
+        if resumed and not any(each.input_id == input_id for each in decision.state.joining):
+            self._sponsor = input_id
 
     def _tell(
         self, event: SessionEvent, version: int, before: SessionState, after: SessionState
     ) -> None:
         match event:
             case TurnStarted():
-                ids = event.input_ids
-                self._joined += [self._waiters.pop(i) for i in ids if i in self._waiters]
+                for input_id in event.input_ids:
+                    self._joined += self._waiters.pop(input_id, ())
+            case InputApplied(input_id=input_id):
+                self._joined += self._waiters.pop(input_id, ())
+            case InputWithdrawn(input_id=input_id):
+                self._fail_withdrawn(input_id)
             case TurnFinished():
-                self._finish(_result(after))
+                assert after.ended is not None
+                self._finish(result_of(after, after.ended))
             case TurnAborted():
                 self._finish(_aborted(before, after))
             case TurnFailed():
-                self.fail_turn(self._error(event))
+                self.fail_turn(self._error(event), before.joining)
             case _:
                 pass
         if (feed := self.feed) is not None and (item := _item(event, version, after)) is not None:
             feed.publish(item)
 
     def _finish(self, result: TurnResult) -> None:
-        joined, self._joined, self._sponsor = self._joined, [], None
+        joined, self._joined, self._sponsor = self._joined, [], ""
         for each in joined:
             each.finish(result)
+
+    def _fail_withdrawn(self, input_id: str) -> None:
+        error = TurnWithdrawn(
+            f"input {input_id!r} of session {self._session_id!r} was taken back before it was used",
+            session_id=self._session_id,
+        )
+        for each in self._waiters.pop(input_id, ()):
+            each.fail(error)
+
+    def _nothing_unfinished(self) -> NothingUnfinished:
+        return NothingUnfinished(
+            f"nothing is unfinished in session {self._session_id!r}: send an input",
+            session_id=self._session_id,
+        )
 
     def _error(self, event: TurnFailed) -> TurnstreamError:
         kept = "it can be resumed" if event.kept else "it was dropped"
@@ -167,6 +182,58 @@ class Callers:
         )
         error.__cause__, self.cause = self.cause, None
         return error
+
+
+_DONE = (InputWithdrawn, TurnAborted)
+
+
+def _input_of(decision: Decision, command: Command) -> str:
+    """The input that a request stands for: the one it brought, the one that its key names, or
+    else the one that comes next. Empty where there is none."""
+    if isinstance(command, (Submit, Continue)):
+        for event in decision.events:
+            if isinstance(event, InputQueued) and event.input_id == command.input_id:
+                return event.input_id
+        if command.key and (known := decision.states[0].keyed.get(command.key)) is not None:
+            return known.input_id
+    state = decision.states[0]
+    inputs = state.turn.inputs if state.turn is not None else state.queued
+    return inputs[0].input_id if inputs else ""
+
+
+def _ended(state: SessionState, command: Command, input_id: str) -> EndedTurn | None:
+    """How the turn of a request ended, where it did before: the last one, where there is nothing
+    to go on with."""
+    if not input_id:
+        return state.ended
+    if isinstance(command, (Submit, Continue)) and command.key:
+        known = state.keyed.get(command.key)
+        return known.ended if known is not None else None
+    return None
+
+
+def _is_in_turn(state: SessionState, input_id: str) -> bool:
+    turn = state.turn
+    return turn is not None and any(each.input_id == input_id for each in turn.inputs)
+
+
+def result_of(state: SessionState, ended: EndedTurn) -> TurnResult:
+    """The result of a turn that ended."""
+    return TurnResult(
+        ended.turn_id,
+        ended.finish_reason,
+        state.transcript.first(ended.length),
+        ended.base,
+        ended.steps,
+        ended.usage,
+    )
+
+
+def _aborted(before: SessionState, after: SessionState) -> TurnResult:
+    """The result of a turn that was stopped: what is kept of it, or the conversation before."""
+    turn = before.turn
+    assert turn is not None
+    return TurnResult(turn.turn_id, "aborted", after.transcript, turn.base, turn.steps, turn.usage)
 
 
 def _item(event: SessionEvent, version: int, after: SessionState) -> StreamItem | None:
@@ -183,32 +250,7 @@ def _item(event: SessionEvent, version: int, after: SessionState) -> StreamItem 
         case InputQueued(input_id=input_id) if after.turn is not None:
             turn_id = after.turn.turn_id
             return InputShown(turn_id, version, input_id, event.content, event.policy)
+        case InputApplied(turn_id=turn_id, input_id=input_id):
+            return InputJoined(turn_id, version, input_id)
         case _:
             return None
-
-
-def _first_input(state: SessionState) -> str:
-    inputs = state.turn.inputs if state.turn is not None else state.queued
-    return inputs[0].input_id if inputs else ""
-
-
-def _result(state: SessionState) -> TurnResult:
-    ended = state.ended
-    assert ended is not None
-    return TurnResult(
-        ended.turn_id,
-        ended.finish_reason,
-        state.transcript.first(ended.length),
-        ended.base,
-        ended.steps,
-        ended.usage,
-    )
-
-
-def _aborted(before: SessionState, after: SessionState) -> TurnResult:
-    turn = before.turn
-    assert turn is not None
-    conversation = after.conversation
-    return TurnResult(
-        turn.turn_id, "aborted", conversation, len(conversation), turn.steps, turn.usage
-    )

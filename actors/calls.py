@@ -14,6 +14,7 @@ from ..events.errors import (
     InvalidModelTurn,
     ModelFailed,
     ModelStreamEnded,
+    ModelTimedOut,
     ToolError,
     Unstorable,
 )
@@ -81,6 +82,17 @@ class Calls:
             if call is not None and call.running is not None:
                 self._effects.cancel(call.running)
 
+    def silence_model(self) -> bool:
+        """Cancel the model call, if one is under way and has shown nothing yet; whether it was
+        so. It is still to be dropped."""
+        return self._model is not None and self._model.gate.cancel_if_new()
+
+    def drop_model(self) -> None:
+        """Stop the model call, if one is under way; nothing of it is wanted any more."""
+        call, self._model = self._model, None
+        if call is not None and call.running is not None:
+            self._effects.cancel(call.running)
+
     def start_model(self, ready: ReadyAgent, state: SessionState, feed: Feed | None) -> None:
         """Ask the model for the open turn's next step, unless it is being asked already."""
         turn = state.turn
@@ -88,10 +100,10 @@ class Calls:
             return
         call = self._model = Call()
         request = self._request(ready, state, turn)
-        attempt = turn.discarded + 1
+        attempt, timeout = turn.discarded + 1, ready.agent.model_timeout
 
         def settle(settled: Settled) -> None:
-            command, cause = _model_command(settled, request, attempt, ready.configured.model)
+            command, cause = _model_command(settled, request, attempt, ready)
             self._post(command, call, cause)
 
         call.running = self._effects.run(
@@ -100,6 +112,7 @@ class Calls:
             gate=call.gate,
             opens="result",
             session_id=self._session_id,
+            timeout=timeout,
             post=settle,
         )
 
@@ -155,19 +168,22 @@ def _show(gate: Gate, feed: Feed | None, turn_id: str, delta: Delta) -> None:
 
 
 def _model_command(
-    settled: Settled, request: ModelRequest, attempt: int, model: str
+    settled: Settled, request: ModelRequest, attempt: int, ready: ReadyAgent
 ) -> tuple[Command, BaseException | None]:
     key = (request.turn_id, request.step, attempt)
     match settled:
         case Returned(value=value):
             try:
-                return ModelAnswered(*key, model, model_turn(value)), None
+                return ModelAnswered(*key, ready.configured.model, model_turn(value)), None
             except Exception as error:  # the answer is user code's, down to its __iter__
                 return ModelBroke(*key, InvalidModelTurn.code, _described(error)), error
         case Raised(error=ModelStreamEnded() as error):
             return ModelBroke(*key, error.code, str(error), transient=True), error
         case Raised(error=error):
             return ModelBroke(*key, ModelFailed.code, _described(error)), error
+        case TimedOut():
+            too_long = f"the model took longer than {ready.agent.model_timeout:g} seconds"
+            return ModelBroke(*key, ModelTimedOut.code, too_long), None
         case _:
             return ModelBroke(*key, ModelFailed.code, "the model call was cancelled"), None
 

@@ -8,22 +8,44 @@ from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
 
-from ..events.messages import Content, ModelTurn, Outcome, Policy, ToolCall
+from ..events.messages import Content, Message, ModelTurn, Outcome, Policy, ToolCall
 from ..events.session import AgentConfigured, Budget, Owner
 
 OnCrash: TypeAlias = Literal["rerun", "fail"]
 
 
 class Submit(Struct, frozen=True, gc=False):
-    """Accept an input."""
+    """Accept an input. ``key`` is the sender's own name for it."""
 
     input_id: str
     content: Content
     policy: Policy = "wait"
+    key: str = ""
+
+
+class Continue(Struct, frozen=True, gc=False):
+    """Go on from ``messages``: those of the conversation, and one from the user that may follow."""
+
+    input_id: str
+    messages: tuple[Message, ...]
+    key: str = ""
 
 
 class Resume(Struct, frozen=True, gc=False):
     """Finish what is unfinished."""
+
+
+class Withdraw(Struct, frozen=True, gc=False):
+    """Take an input back that was not used yet."""
+
+    input_id: str
+
+
+class Abort(Struct, frozen=True, gc=False):
+    """Stop the turn that the input is part of; ``keep`` it, or drop it."""
+
+    input_id: str
+    keep: bool = False
 
 
 class Discard(Struct, frozen=True, gc=False):
@@ -61,7 +83,19 @@ class ToolReturned(Struct, frozen=True, gc=False):
     content: Any
 
 
-Command: TypeAlias = Submit | Resume | Discard | ModelAnswered | ModelBroke | ToolReturned
+Command: TypeAlias = (
+    Submit
+    | Continue
+    | Resume
+    | Withdraw
+    | Abort
+    | Discard
+    | ModelAnswered
+    | ModelBroke
+    | ToolReturned
+)
+LateCommand: TypeAlias = Callable[[], Command]
+"""A command about an input whose id is known for sure when its sender was answered."""
 
 
 class Rules(Struct, frozen=True):
@@ -82,7 +116,8 @@ class Stamp(Struct, frozen=True, gc=False):
     """When, and by which node, a command is decided.
 
     ``adopted``: the open turn, if there is one, was started or resumed by this very activation,
-    so that its effects are under way. ``draining``: nothing more is to be started.
+    so that its effects are under way. ``draining``: nothing more is to be started. ``silenced``:
+    the model call under way was cancelled before it had shown anything.
     """
 
     at: datetime
@@ -90,3 +125,4 @@ class Stamp(Struct, frozen=True, gc=False):
     tenant: str = ""
     adopted: bool = False
     draining: bool = False
+    silenced: bool = False

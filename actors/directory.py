@@ -63,18 +63,20 @@ class Directory(Generic[K]):
         self._emptied = Condition()
         self._closing = False
 
-    def tell(self, id: K, message: object) -> None:
+    def tell(self, id: K, message: object, *, bounded: bool = True) -> None:
         """Hand a user message to the actor of that id, which is made if need be.
 
-        Raises ``MailboxFull`` above the limit, and ``SystemClosed`` where an actor would have to
-        be made after ``closing``; in both cases nothing was accepted.
+        Raises ``MailboxFull`` above the limit, for what is ``bounded`` by it, and
+        ``SystemClosed`` where an actor would have to be made after ``closing``; in both cases
+        nothing was accepted.
         """
         envelope = Envelope(message, user=True)
+        limit = self._limit if bounded else None
         actor = self._live.get(id)
-        if actor is not None and actor.actor_inbox.offer(envelope, self._limit):
+        if actor is not None and actor.actor_inbox.offer(envelope, limit):
             return
         with self._lock(id):
-            made = self._accept(id, envelope)
+            made = self._accept(id, envelope, limit)
         if made is not None:
             made.begin()
 
@@ -139,21 +141,21 @@ class Directory(Generic[K]):
     def _lock(self, id: K) -> Lock:
         return self._locks[hash(id) % _STRIPES]
 
-    def _accept(self, id: K, envelope: Envelope) -> PooledActor | None:
+    def _accept(self, id: K, envelope: Envelope, limit: int | None) -> PooledActor | None:
         actor = self._live.get(id)
         if actor is None:
             if self._closing:
                 raise SystemClosed("the system is closing and starts nothing: open another one")
             return self._make(id, [envelope])
-        if not actor.actor_inbox.offer(envelope, self._limit):
-            self._keep(id, envelope)
+        if not actor.actor_inbox.offer(envelope, limit):
+            self._keep(id, envelope, limit)
         return None
 
-    def _keep(self, id: K, envelope: Envelope) -> None:
+    def _keep(self, id: K, envelope: Envelope, limit: int | None) -> None:
         kept = self._waiting.setdefault(id, [])
-        if self._limit is not None and len(kept) >= self._limit:
+        if limit is not None and len(kept) >= limit:
             raise MailboxFull(
-                f"{self._limit} messages wait for the next activation, the limit: nothing was "
+                f"{limit} messages wait for the next activation, the limit: nothing was "
                 "accepted; send again later"
             )
         kept.append(envelope)

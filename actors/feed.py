@@ -7,11 +7,13 @@ nothing behind.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from threading import Event, Lock
+from typing import Self
 
 from .results import StreamItem, TurnDone
+from .waiting import refuse_to_block, waiting_for
 
 
 class Feed:
@@ -34,40 +36,77 @@ class Feed:
         for wake in wakers:
             wake()
 
-    @property
-    def _ended(self) -> bool:
-        return bool(self._items) and isinstance(self._items[-1], TurnDone)
+    def at(self, place: int) -> StreamItem:
+        """The item at that place, which has come."""
+        return self._items[place]
 
-    def _waits_for(self, place: int, wake: Callable[[], None]) -> bool:
+    def waits_for(self, place: int, wake: Callable[[], None]) -> bool:
+        """Whether the item at that place is still to come; then ``wake`` is called with it."""
         with self._lock:
             if place < len(self._items):
                 return False
             self._wakers.append(wake)
             return True
 
-    def __iter__(self) -> Iterator[StreamItem]:
-        place = 0
-        while True:
-            arrived = Event()
-            if self._waits_for(place, arrived.set):
-                arrived.wait()
-            item = self._items[place]
-            place += 1
-            yield item
-            if isinstance(item, TurnDone):
-                return
+    @property
+    def _ended(self) -> bool:
+        return bool(self._items) and isinstance(self._items[-1], TurnDone)
 
-    async def __aiter__(self) -> AsyncIterator[StreamItem]:
-        loop, place = asyncio.get_running_loop(), 0
-        while True:
-            arrived = asyncio.Event()
-            if self._waits_for(place, _waker(loop, arrived)):
+
+class Reader:
+    """One reader's way through a feed. ``on_leave`` is called where it is closed, or dropped,
+    before the last item. Waiting for an item raises ``WouldDeadlock`` where it could never end."""
+
+    def __init__(
+        self, feed: Feed, session_id: str, on_leave: Callable[[], object] | None = None
+    ) -> None:
+        self._feed, self._session_id, self._place = feed, session_id, 0
+        self._on_leave = on_leave
+        self._over = False
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> StreamItem:
+        if self._over:
+            raise StopIteration
+        arrived = Event()
+        if self._feed.waits_for(self._place, arrived.set):
+            refuse_to_block(self._session_id)
+            with waiting_for(self._session_id):
+                arrived.wait()
+        return self._next()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> StreamItem:
+        if self._over:
+            raise StopAsyncIteration
+        arrived = asyncio.Event()
+        if self._feed.waits_for(self._place, _waker(asyncio.get_running_loop(), arrived)):
+            with waiting_for(self._session_id):
                 await arrived.wait()
-            item = self._items[place]
-            place += 1
-            yield item
-            if isinstance(item, TurnDone):
-                return
+        return self._next()
+
+    def close(self) -> None:
+        """Read no further. May be called more than once."""
+        over, self._over = self._over, True
+        if not over and self._on_leave is not None:
+            self._on_leave()
+
+    async def aclose(self) -> None:
+        """The same, as the closing of an asynchronous iterator."""
+        self.close()
+
+    def __del__(self) -> None:
+        self.close()
+
+    def _next(self) -> StreamItem:
+        item = self._feed.at(self._place)
+        self._place += 1
+        self._over = self._over or isinstance(item, TurnDone)
+        return item
 
 
 def _waker(loop: asyncio.AbstractEventLoop, arrived: asyncio.Event) -> Callable[[], None]:

@@ -155,7 +155,9 @@ class Running:
 
     def end(self, outcome: Settled) -> None:
         """User code ended. If it was stopped before, that is its outcome."""
-        if not self.settle(outcome if self._gate.open() else self.instead):
+        stopped = not self._gate.open()
+        settled = self.settle(self.instead if stopped else outcome)
+        if not settled or (stopped and not isinstance(outcome, Cancelled)):
             log.warning(
                 "a call of session %r ended after it was given up: what it did is not recorded",
                 self.session_id,

@@ -1,16 +1,17 @@
-"""What callers hold: a session, and a turn in it."""
+"""What callers hold of a session: the handle, and views of what it is."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Generator, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from secrets import token_hex
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard, get_args
 
 from msgspec import Struct
 
 from ..events.envelope import RecordedEvent
-from ..events.errors import InvalidTranscript, NotSupported
+from ..events.errors import InvalidTranscript, WouldDeadlock
 from ..events.messages import (
+    AssistantMessage,
     Content,
     FilePart,
     ImagePart,
@@ -18,104 +19,22 @@ from ..events.messages import (
     Policy,
     TextPart,
     ToolCall,
+    ToolMessage,
     Usage,
     UserMessage,
 )
 from ..events.session import Status
 from ..projections import SessionState, Settled
 from ..projections.usage import SessionUsage
-from .commands import Discard, Resume, Submit
-from .feed import Feed
-from .results import ErrorShown, StreamItem, TurnDone, TurnResult
+from .commands import Command, Continue, Discard, LateCommand, Resume, Submit
+from .effects import current_session
+from .turns import Reply, Turn
 from .waiting import Promise
 
 if TYPE_CHECKING:
     from .system import ActorSystem
 
-
-class Acceptance:
-    """That an input is durable: to wait on, or to await."""
-
-    def __init__(self, promise: Promise[str]) -> None:
-        self._promise = promise
-
-    def result(self, timeout: float | None = None) -> str:
-        """Block until the input is durable, at most ``timeout`` seconds, and return its id: for
-        a retry, and for ``resume``, that of the input the unfinished turn began with."""
-        return self._promise.result(timeout)
-
-    def __await__(self) -> Generator[object, None, str]:
-        return self._promise.__await__()
-
-
-class Turn:
-    """A turn that was asked for. Dropping the handle does not stop it."""
-
-    __slots__ = ("_accepted", "_result", "feed", "input_id", "session_id")
-
-    def __init__(self, session_id: str, input_id: str = "") -> None:
-        self.session_id: str = session_id
-        self.input_id: str = input_id
-        self._accepted: Promise[str] = Promise(session_id)
-        self._result: Promise[TurnResult] = Promise(session_id)
-        self.feed: Feed = Feed()
-
-    def accepted(self) -> Acceptance:
-        """The moment from which no crash loses the input."""
-        return Acceptance(self._accepted)
-
-    def done(self) -> bool:
-        """Whether the turn ended, one way or the other."""
-        return self._result.done()
-
-    def result(self, timeout: float | None = None) -> TurnResult:
-        """Block until the turn ended, at most ``timeout`` seconds (``TimeoutError``).
-
-        Raises the turn's error where it failed, and ``WouldDeadlock`` where the wait could never
-        end: on a running event loop (``await`` the turn instead) or inside the turn's own tools.
-        """
-        return self._result.result(timeout)
-
-    def __await__(self) -> Generator[object, None, TurnResult]:
-        return self._result.__await__()
-
-    def stream(self) -> TurnStream:
-        """The turn's items from the first on, for ``for`` and ``async for``; the last is
-        ``turn.done``."""
-        return TurnStream(self.feed)
-
-    def accept(self, input_id: str) -> None:
-        """Say that the input is durable, under this id. For the runtime."""
-        self._accepted.resolve(input_id)
-
-    def finish(self, result: TurnResult) -> None:
-        """Say how the turn ended. For the runtime."""
-        self.feed.publish(TurnDone(result.turn_id, result.finish_reason, result))
-        self._result.resolve(result)
-
-    def fail(self, error: BaseException) -> None:
-        """Say that the turn can't go on. For the runtime."""
-        turn_id, code = getattr(error, "turn_id", ""), getattr(error, "code", "error")
-        self.feed.publish(ErrorShown(turn_id, code, str(error)))
-        self.feed.publish(TurnDone(turn_id, "error"))
-        self._accepted.fail(error)
-        self._result.fail(error)
-
-    def __repr__(self) -> str:
-        return f"<Turn of {self.session_id!r}, {'done' if self.done() else 'running'}>"
-
-
-class TurnStream:
-    """A turn's items, in blocking and async form. Any number of readers may read."""
-
-    def __init__(self, feed: Feed) -> None:
-        self._feed = feed
-
-    def __iter__(self) -> Iterator[StreamItem]:
-        return iter(self._feed)
-
-    def __aiter__(self) -> AsyncIterator[StreamItem]:
-        return self._feed.__aiter__()
+MAX_KEY = 512
 
 
 class Pending(Struct, frozen=True, eq=False):
@@ -150,7 +69,7 @@ class View(Struct, frozen=True, eq=False):
 
     @property
     def status(self) -> Status:
-        """Idle, running, failed or awaiting approval."""
+        """Idle, running, failed, aborted or awaiting approval."""
         return self.folded.status
 
     @property
@@ -169,25 +88,60 @@ class View(Struct, frozen=True, eq=False):
         )
 
 
+Input: TypeAlias = str | UserMessage | Content
+
+
 class Session:
     """A handle on a session. It opens nothing until it is used; any number may exist."""
 
-    def __init__(self, system: ActorSystem, session_id: str, agent: str, tenant: str) -> None:
+    def __init__(
+        self, system: ActorSystem, session_id: str, agent: str, tenant: str, turn_policy: Policy
+    ) -> None:
         self._system = system
         self.id: str = session_id
         self.agent: str = agent
         self.tenant: str = tenant
+        self.turn_policy: Policy = turn_policy
 
-    def send(self, input: str | UserMessage | Content, *, policy: Policy | None = None) -> Turn:
+    def send(self, input: Input, *, policy: Policy | None = None, key: str | None = None) -> Turn:
         """Ask for a turn. Returns at once: storage and model work in the background.
 
-        An unfinished turn is finished first. Sending again what an interrupted turn began with
-        is a retry, not a second message.
+        While a turn runs, the input waits and then runs as a turn of its own (``"wait"``), joins
+        the running turn before its next model call (``"queue"``), or joins it as soon as may be
+        (``"steer"``): a model call that has shown nothing yet is asked again with it, and tool
+        calls that have not started are skipped. Whoever joins a turn has its result.
+
+        An unfinished turn is finished first. ``key`` is your own name for the input: sent again
+        with it, also after a crash, it is the same input. Without one, sending again what an
+        interrupted turn began with is a retry, and anything else a message of its own.
+
+        Raises ``SystemClosed``, ``MailboxFull``, and ``WouldDeadlock`` for ``"wait"`` inside the
+        session's own tools or model, whose turn would have to end first.
         """
-        if policy not in (None, "wait"):
-            raise NotSupported(f"policy {policy!r} is not available in this version; use 'wait'")
-        turn = Turn(self.id, token_hex(8))
-        self._system.tell(self, Submit(turn.input_id, _content(input)), turn)
+        chosen = self.turn_policy if policy is None else check_policy(policy)
+        if chosen == "wait":
+            self._refuse_inside("send", "use policy='queue' or 'steer'")
+        turn = Turn(self, token_hex(8))
+        command = Submit(turn.input_id, _content(input), chosen, _key(key))
+        self._system.tell(self, command, turn)
+        return turn
+
+    def execute(self, input: Input | Sequence[Message], *, key: str | None = None) -> Turn:
+        """Go on with the unfinished turn, with this input after its tool results. Where nothing
+        is unfinished it is the next turn.
+
+        What an interrupted turn began with, sent again, is a retry. Given messages, those that
+        the conversation has already are recognised, and one from the user may follow them;
+        without one the turn is only resumed. ``InputConflict`` where they are another
+        conversation. Raises what ``send`` raises.
+        """
+        turn = Turn(self, token_hex(8))
+        command: Command
+        if _is_conversation(input):
+            command = Continue(turn.input_id, tuple(input), _key(key))
+        else:
+            command = Submit(turn.input_id, _content(input), "queue", _key(key))
+        self._system.tell(self, command, turn)
         return turn
 
     def resume(self) -> Turn | None:
@@ -195,19 +149,30 @@ class Session:
 
         Blocks for one short read of the store.
         """
-        if self.pending() is None:
+        self._refuse_inside("resume", "let the tool return")
+        state = self._system.read_view(self.id).folded
+        inputs = state.turn.inputs if state.turn is not None else state.queued
+        if not inputs and state.turn is None:
             return None
-        turn = Turn(self.id)
+        turn = Turn(self, inputs[0].input_id if inputs else "")
         self._system.tell(self, Resume(), turn)
         return turn
 
-    def discard_pending(self) -> Acceptance:
+    def discard_pending(self) -> Reply[bool]:
         """Drop the unfinished turn: the conversation is as before it, the stream keeps it.
 
-        Returns at once; what comes back tells, to whoever waits or awaits, that it is durable."""
-        turn = Turn(self.id)
-        self._system.tell(self, Discard(), turn)
-        return turn.accepted()
+        Returns at once; the answer, once it is durable, says whether there was one."""
+        promise: Promise[bool] = Promise(self.id)
+        self._system.tell(self, Discard(), promise)
+        return Reply(promise)
+
+    def tell(self, command: LateCommand, reply: Promise[bool]) -> None:
+        """Say something about a turn that was asked for. For handles."""
+        self._system.tell(self, command, reply)
+
+    def soon(self, job: Callable[[], object]) -> None:
+        """Have ``job`` done by a worker. For handles."""
+        self._system.soon(job)
 
     def pending(self) -> Pending | None:
         """What is unfinished; None where nothing is."""
@@ -230,7 +195,7 @@ class Session:
 
     @property
     def status(self) -> Status:
-        """Idle, running, failed or awaiting approval, as of now."""
+        """Idle, running, failed, aborted or awaiting approval, as of now."""
         return self._system.read_view(self.id).status
 
     @property
@@ -248,6 +213,36 @@ class Session:
 
     def __repr__(self) -> str:
         return f"Session({self.id!r})"
+
+    def _refuse_inside(self, what: str, instead: str) -> None:
+        if current_session.get() == self.id:
+            raise WouldDeadlock(
+                f"{what}: session {self.id!r} runs the turn that this is called in, which would "
+                f"have to end first: {instead}",
+                session_id=self.id,
+            )
+
+
+def check_policy(policy: Policy) -> Policy:
+    """The policy, if it is one; ``ValueError`` otherwise."""
+    if policy not in get_args(Policy):
+        raise ValueError(f"a policy is 'wait', 'queue' or 'steer', not {policy!r}")
+    return policy
+
+
+def _key(key: str | None) -> str:
+    if key is None:
+        return ""
+    if not isinstance(key, str) or not 0 < len(key) <= MAX_KEY:
+        raise ValueError(f"a key is a str of 1 to {MAX_KEY} characters, or None")
+    return key
+
+
+def _is_conversation(given: Any) -> TypeGuard[Sequence[Message]]:
+    messages = (UserMessage, AssistantMessage, ToolMessage)
+    if not isinstance(given, Sequence) or isinstance(given, str):
+        return False
+    return all(isinstance(each, messages) for each in given)
 
 
 def _content(given: object) -> Content:

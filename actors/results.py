@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal, TypeAlias
 
-from msgspec import Struct
+from msgspec import Struct, to_builtins
 
 from ..events.messages import (
     AssistantMessage,
@@ -17,6 +17,8 @@ from ..events.messages import (
     Usage,
 )
 from ..events.session import FinishReason
+from ..events.tagged import tag, tree, written
+from ..events.values import PARTS
 from .models import ReasoningDelta, TextDelta
 
 
@@ -61,6 +63,26 @@ class Item(Struct, frozen=True, gc=False, tag_field="type"):
     def type(self) -> str:
         """What kind of item it is, as ``turn.started``."""
         return str(self.__struct_config__.tag)
+
+    def json(self) -> bytes:
+        """The item as a line of JSON in UTF-8, with its ``type``: for a wire. Values that JSON has
+        no word for read as they do in the stream; of a result, the conversation is left out."""
+        fields = {name: _on_the_wire(getattr(self, name)) for name in self.__struct_fields__}
+        return written({"type": self.type, **fields})
+
+
+def _on_the_wire(value: object) -> Any:
+    match value:
+        case TurnResult():
+            new = [tree(each) for each in value.new_messages]
+            usage = to_builtins(value.usage)
+            return {"text": value.text, "steps": value.steps, "usage": usage, "new_messages": new}
+        case AssistantMessage():
+            return tree(value)
+        case tuple() if value and all(isinstance(each, PARTS) for each in value):
+            return to_builtins(value)
+        case _:
+            return tag(value)
 
 
 class TurnBegan(Item, frozen=True, tag="turn.started"):
@@ -122,6 +144,14 @@ class InputShown(Item, frozen=True, tag="input.queued"):
     policy: Policy
 
 
+class InputJoined(Item, frozen=True, tag="input.applied"):
+    """An input joined the turn: the model is asked with it next."""
+
+    turn_id: str
+    version: int
+    input_id: str
+
+
 class ErrorShown(Item, frozen=True, tag="error"):
     """The turn can't go on."""
 
@@ -146,6 +176,7 @@ StreamItem: TypeAlias = (
     | ToolBegan
     | ToolEnded
     | InputShown
+    | InputJoined
     | ErrorShown
     | TurnDone
 )

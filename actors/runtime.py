@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from secrets import token_hex
 from threading import Event, Thread
 
@@ -14,6 +14,7 @@ from ..events.errors import SessionCrashed, SystemClosed, UnknownAgent
 from ..events.session import Owner
 from ..stores import EventStore
 from .agent import ReadyAgent
+from .commands import Continue, Submit
 from .directory import Directory
 from .dispatcher import Dispatcher
 from .effects import Effects
@@ -25,6 +26,19 @@ log: logging.Logger = logging.getLogger("turnstream")
 WORKERS = 4
 CALL_THREADS = 256
 CANCEL_GRACE = 1.0
+
+
+class _Job:
+    """Something for a worker that is no actor."""
+
+    def __init__(self, job: Callable[[], object]) -> None:
+        self._job = job
+
+    def run(self, share: int) -> None:
+        self._job()
+
+    def refuse(self) -> None:
+        pass
 
 
 class Runtime:
@@ -66,10 +80,17 @@ class Runtime:
             ) from None
 
     def tell(self, session_id: str, asked: Asked) -> None:
-        """Hand a request to the session's actor. Raises ``SystemClosed`` or ``MailboxFull``."""
+        """Hand a request to the session's actor. Raises ``SystemClosed``, and for an input
+        ``MailboxFull``."""
         if self._closing.is_set():
             raise SystemClosed("the system is closed: open another one", session_id=session_id)
-        self.directory.tell(session_id, asked)
+        bounded = isinstance(asked.command, (Submit, Continue))
+        self.directory.tell(session_id, asked, bounded=bounded)
+
+    def soon(self, job: Callable[[], object]) -> None:
+        """Have ``job`` done by a worker; not at all once the system is closed. May be called
+        from a finalizer, which can come in the middle of anything."""
+        self._dispatcher.execute(_Job(job))
 
     def post(self, inbox: Mailbox, envelope: Envelope) -> None:
         """Hand a completion to an actor; an actor that is gone does without."""
@@ -109,7 +130,7 @@ class Runtime:
     def _dead_letters(self, session_id: str, letters: Sequence[object]) -> None:
         for letter in letters:
             if isinstance(letter, Asked):
-                letter.turn.fail(
+                letter.asker.fail(
                     SessionCrashed(
                         f"session {session_id!r} stopped before it looked at the request: send "
                         "it again",

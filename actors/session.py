@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ..events.chain import digest
 from ..events.codec import CODEC
@@ -28,18 +29,21 @@ from ..events.errors import (
     TurnTakenOver,
     WrongExpectedVersion,
 )
-from ..events.session import ToolCallStarted, TurnAborted
+from ..events.session import ModelCallDiscarded, ToolCallStarted, TurnAborted
 from ..projections import INITIAL, fold
 from ..projections.phases import Phase
 from ..stores.port import Append, Appended, RowChange
 from .agent import ReadyAgent
 from .callers import Callers
 from .calls import Call, Calls
-from .commands import Command, Resume, Stamp, Submit
-from .decider import Decision, decide
-from .handles import Turn
+from .commands import Command, Continue, LateCommand, Resume, Stamp, Submit
+from .decider import decide
+from .draft import Decision
+from .inputs import steers
 from .mailbox import Envelope
 from .pooled import PooledActor
+from .turns import Turn
+from .waiting import Promise
 
 if TYPE_CHECKING:
     from .runtime import Runtime
@@ -49,11 +53,15 @@ log: logging.Logger = logging.getLogger("turnstream.session")
 MAX_CONFLICTS = 20
 
 
+Asker: TypeAlias = Turn | Promise[bool]
+"""Whom a command is answered to: the handle of a turn, or who wants to know whether it was done."""
+
+
 class Asked(Struct, frozen=True):
     """A caller's request. ``agent`` and ``tenant`` count where the session does not exist yet."""
 
-    command: Command
-    turn: Turn
+    command: Command | LateCommand
+    asker: Asker
     agent: str
     tenant: str = ""
 
@@ -82,13 +90,22 @@ class IdleFor(Struct, frozen=True):
     """Nothing came for the idle time: stop, unless something is under way."""
 
 
-class _Commit(Struct, frozen=True):
-    decision: Decision
+class _Attempt(Struct, frozen=True):
+    """A command on its way into the stream, ``conflicts`` times in vain so far. ``silenced``: a
+    model call that had shown nothing was cancelled for it."""
+
     command: Command
-    turn: Turn | None
-    version: int
+    asker: Asker | None = None
+    silenced: bool = False
+    conflicts: int = 0
+
+
+class _Commit(Struct, frozen=True):
+    """An append under way, and the digest of its last event."""
+
+    decision: Decision
+    attempt: _Attempt
     prev: str
-    conflicts: int
 
 
 Message: TypeAlias = Asked | Completed | Committed | Drain | IdleFor
@@ -127,7 +144,7 @@ class SessionActor(PooledActor):
             case Completed(command=command, call=call):
                 if self._calls.finished(call):
                     self._callers.cause = message.cause
-                    self._decide(command)
+                    self._decide(_Attempt(command))
             case Asked():
                 self._asked(message)
             case IdleFor():
@@ -140,14 +157,16 @@ class SessionActor(PooledActor):
 
     def _asked(self, asked: Asked) -> None:
         if self._draining is not None:
-            asked.turn.fail(SystemClosed("the system is closing", session_id=self._id))
+            asked.asker.fail(SystemClosed("the system is closing", session_id=self._id))
             return
+        command = asked.command() if callable(asked.command) else asked.command
         try:
             self._load(asked)
-            self._check_room(asked.command)
-            self._decide(asked.command, asked.turn)
+            self._check_room(command)
+            self._decide(_Attempt(command, asked.asker, self._silences(command)))
         except TurnstreamError as error:
-            asked.turn.fail(error)
+            error.session_id = error.session_id or self._id
+            asked.asker.fail(error)
             if isinstance(error, StoreError):
                 self._break(error)
 
@@ -162,7 +181,7 @@ class SessionActor(PooledActor):
 
     def _check_room(self, command: Command) -> None:
         limit = self._runtime.mailbox_limit
-        if isinstance(command, Submit) and len(self._state.queued) >= limit:
+        if isinstance(command, (Submit, Continue)) and len(self._state.queued) >= limit:
             raise MailboxFull(
                 f"{limit} inputs wait in session {self._id!r}, its limit: nothing was accepted; "
                 "send again when some of them were used",
@@ -181,29 +200,39 @@ class SessionActor(PooledActor):
         self._version, self._prev = 0, ""
         self._loaded = self._adopted = False
 
-    def _decide(self, command: Command, turn: Turn | None = None, conflicts: int = 0) -> None:
-        stamp = Stamp(
+    def _silences(self, command: Command) -> bool:
+        """Whether the model call under way was cancelled for the command's sake. That has to be
+        settled before it is decided: a call that has shown something goes on."""
+        if not isinstance(command, Submit) or command.policy != "steer":
+            return False
+        return steers(self._state, command, self._stamp()) and self._calls.silence_model()
+
+    def _stamp(self, *, silenced: bool = False) -> Stamp:
+        return Stamp(
             datetime.now(UTC),
             self._runtime.owner,
             self._tenant,
             self._adopted,
             self._draining is not None,
+            silenced,
         )
-        decision = decide(self._state, command, self._ready.rules, stamp)
-        if not decision.events:
-            self._callers.nothing_follows(turn, self._state)
-            return
-        self._append(decision, command, turn, conflicts)
 
-    def _append(
-        self, decision: Decision, command: Command, turn: Turn | None, conflicts: int
-    ) -> None:
+    def _decide(self, attempt: _Attempt) -> None:
+        stamp = self._stamp(silenced=attempt.silenced)
+        decision = decide(self._state, attempt.command, self._ready.rules, stamp)
+        if decision.events:
+            self._append(decision, attempt)
+        elif attempt.asker is not None:
+            self._callers.answer(decision, attempt.command, attempt.asker)
+
+    def _append(self, decision: Decision, attempt: _Attempt) -> None:
         encoded, prev = CODEC.chained(decision.events, self._version, self._prev)
-        version = self._version + len(encoded)
-        self._commit = _Commit(decision, command, turn, version, prev, conflicts)
+        self._commit = _Commit(decision, attempt, prev)
         state = decision.state
         row = RowChange(state.status, state.agent, decision.events[-1].at, state.tenant)
         append = Append(self._id, self._version, encoded, row)
+        if any(isinstance(event, TurnAborted) for event in decision.events):
+            self._calls.cancel_all()  # or what is recorded as stopped could still begin
         self.actor_inbox.hold()
         self._submitting = get_ident()
         self._runtime.store.submit(append, self._release)
@@ -227,25 +256,25 @@ class SessionActor(PooledActor):
         match outcome:
             case Appended():
                 self._follow(commit)
-            case WrongExpectedVersion() if commit.conflicts < MAX_CONFLICTS:
-                self._rebase(commit)
+            case WrongExpectedVersion() if commit.attempt.conflicts < MAX_CONFLICTS:
+                self._rebase(commit.attempt)
             case StoreError():
-                if commit.turn is not None:
-                    commit.turn.fail(outcome)
+                if commit.attempt.asker is not None:
+                    commit.attempt.asker.fail(outcome)
                 raise outcome
 
-    def _rebase(self, commit: _Commit) -> None:
+    def _rebase(self, attempt: _Attempt) -> None:
         """Somebody else wrote: read what, and decide anew."""
         self._read()
         turn = self._state.turn
         if self._adopted and (turn is None or turn.owner != self._runtime.owner):
             self._lose_turn()
         try:
-            self._decide(commit.command, commit.turn, commit.conflicts + 1)
+            self._decide(replace(attempt, conflicts=attempt.conflicts + 1))
         except TurnstreamError as error:
-            if commit.turn is None:
+            if attempt.asker is None:
                 raise
-            commit.turn.fail(error)
+            attempt.asker.fail(error)
 
     def _lose_turn(self) -> None:
         self._adopted = False
@@ -261,18 +290,21 @@ class SessionActor(PooledActor):
     def _follow(self, commit: _Commit) -> None:
         """What follows from events that are durable now."""
         decision, first = commit.decision, self._version + 1
-        self._state, self._version, self._prev = decision.state, commit.version, commit.prev
+        self._state, self._prev = decision.state, commit.prev
+        self._version += len(decision.events)
         self._adopted = decision.adopted and decision.state.turn is not None
-        self._callers.tell(decision, first, commit.command, commit.turn)
+        if commit.attempt.asker is not None:
+            self._callers.answer(decision, commit.attempt.command, commit.attempt.asker)
+        self._callers.tell(decision, first)
         for event in decision.events:
             match event:
-                case TurnAborted():
-                    self._calls.cancel_all()
+                case ModelCallDiscarded():
+                    self._calls.drop_model()
                 case ToolCallStarted():
                     self._calls.start_tool(self._ready, self._state, event)
         self._call_model_if_due()
         if self._callers.sponsors(self._state):
-            self._decide(Resume())
+            self._decide(_Attempt(Resume()))
 
     def _call_model_if_due(self) -> None:
         if self._state.phase is Phase.MODEL and self._adopted and self._draining is None:
@@ -303,8 +335,8 @@ class SessionActor(PooledActor):
     def _break(self, error: Exception) -> None:
         """Fail whoever waits, and begin again from the stream with the next message."""
         self._calls.cancel_all()
-        if self._commit is not None and self._commit.turn is not None:
-            self._commit.turn.fail(error)
+        if self._commit is not None and self._commit.attempt.asker is not None:
+            self._commit.attempt.asker.fail(error)
         self._callers.fail_all(error)
         self._forget()
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Sequence
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from secrets import token_hex
 from types import TracebackType
 
 from ..events.codec import CODEC
 from ..events.envelope import RecordedEvent
-from ..events.errors import InvalidAgent, NotSupported
+from ..events.errors import InvalidAgent
 from ..events.identifiers import check_session_id
 from ..events.messages import Policy
 from ..events.session import AnyEvent, Status
@@ -18,20 +19,25 @@ from ..projections import fold
 from ..projections.usage import fold_usage
 from ..stores import EventStore, SessionRow, Subscription, open_store
 from .agent import Agent, ReadyAgent
-from .commands import Command
-from .handles import Session, Turn, View
+from .commands import Command, LateCommand
+from .handles import Session, View, check_policy
 from .runtime import Runtime
-from .session import Asked
+from .session import Asked, Asker
+from .turns import Turn
+
+log: logging.Logger = logging.getLogger("turnstream")
 
 
 class ActorSystem:
     """Runs sessions of one or several agents on one store.
 
     ``store`` is an address (``memory://``, ``sqlite:///file.db``, ``sqlite://``) or an open
-    store, which is then not closed with the system. ``on_failure`` says whether a failed turn is
-    kept for ``resume`` (``"keep"``) or dropped; by default it is kept where the store outlives
-    the process. ``idle_timeout`` (seconds) is how long an idle session's actor stays;
-    ``mailbox_limit`` how many inputs may wait in one session's mailbox.
+    store, which is then not closed with the system. ``turn_policy`` says what an input does while
+    a turn runs (see ``Session.send``). ``on_failure`` says whether a failed turn is kept for
+    ``resume`` (``"keep"``) or dropped; by default it is kept where the store outlives the process.
+    ``idle_timeout`` (seconds) is how long an idle session's actor stays; ``mailbox_limit`` how many
+    inputs may wait in one session's mailbox; ``max_recoveries`` how often ``resume_all`` goes on
+    with a turn that its process does not survive.
 
     Use it with ``with`` or ``async with``, or call ``close``. Raises the store's errors where it
     can't be opened, and ``InvalidAgent`` where two agents share a name.
@@ -46,9 +52,12 @@ class ActorSystem:
         on_failure: str | None = None,
         idle_timeout: float = 60.0,
         mailbox_limit: int = 1000,
+        max_recoveries: int = 3,
     ) -> None:
         named = _by_name(agents)
-        _check(turn_policy, on_failure, idle_timeout, mailbox_limit)
+        _check(on_failure, idle_timeout, mailbox_limit, max_recoveries)
+        self._turn_policy: Policy = check_policy(turn_policy)
+        self._max_recoveries = max_recoveries
         self._default_agent = next(iter(named))
         self._owns_store = isinstance(store, str)
         self._store = open_store(store) if isinstance(store, str) else store
@@ -61,17 +70,24 @@ class ActorSystem:
         )
 
     def session(
-        self, id: str | None = None, *, agent: str | None = None, tenant: str = ""
+        self,
+        id: str | None = None,
+        *,
+        agent: str | None = None,
+        tenant: str = "",
+        turn_policy: Policy | None = None,
     ) -> Session:
         """A handle on the session of that id, or on a new one. Opens nothing.
 
-        ``agent`` and ``tenant`` count where the session does not exist yet. Raises
+        ``agent`` and ``tenant`` count where the session does not exist yet; ``turn_policy`` is
+        for what is sent through this handle. Raises
         ``InvalidSessionId``, and ``UnknownAgent`` where the system has no such agent.
         """
         session_id = token_hex(16) if id is None else check_session_id(id)
         name = agent or self._default_agent
         self._runtime.agent(name)
-        return Session(self, session_id, name, tenant)
+        policy = self._turn_policy if turn_policy is None else check_policy(turn_policy)
+        return Session(self, session_id, name, tenant, policy)
 
     def sessions(
         self,
@@ -85,10 +101,26 @@ class ActorSystem:
         return self._store.sessions(status=status, agent=agent, tenant=tenant, limit=limit)
 
     def resume_all(self) -> Sequence[Turn]:
-        """Finish what is unfinished, in all sessions: the turns to wait for."""
+        """Finish what is unfinished, in all sessions: the turns to wait for.
+
+        Left alone are turns that were stopped on purpose, and those whose process was lost
+        ``max_recoveries`` times since anything was recorded: ``Session.resume`` goes on with them.
+        """
         unfinished = [*self.sessions("running"), *self.sessions("failed")]
-        turns = (self.session(row.session_id).resume() for row in unfinished)
+        sessions = [self.session(row.session_id) for row in unfinished]
+        turns = (each.resume() for each in sessions if not self._is_set_aside(each.id))
         return [turn for turn in turns if turn is not None]
+
+    def _is_set_aside(self, session_id: str) -> bool:
+        turn = self.read_view(session_id).folded.turn
+        if turn is None or turn.halt is not None or turn.recoveries < self._max_recoveries:
+            return False
+        log.warning(
+            "session %r is set aside: its process was lost %d times and nothing was recorded",
+            session_id,
+            turn.recoveries + 1,
+        )
+        return True
 
     def events(self, after: int = 0) -> Iterator[RecordedEvent]:
         """All events with positions above ``after``, in order, as far as they are there now."""
@@ -130,9 +162,13 @@ class ActorSystem:
     ) -> None:
         await asyncio.to_thread(self.close)
 
-    def tell(self, session: Session, command: Command, turn: Turn) -> None:
+    def tell(self, session: Session, command: Command | LateCommand, asker: Asker) -> None:
         """Hand a command to a session's actor. For handles."""
-        self._runtime.tell(session.id, Asked(command, turn, session.agent, session.tenant))
+        self._runtime.tell(session.id, Asked(command, asker, session.agent, session.tenant))
+
+    def soon(self, job: Callable[[], object]) -> None:
+        """Have ``job`` done by a worker. For handles."""
+        self._runtime.soon(job)
 
     def read_view(self, session_id: str) -> View:
         """A session as of now. For handles."""
@@ -183,15 +219,13 @@ def _by_name(agents: Agent | Iterable[Agent]) -> dict[str, Agent]:
 
 
 def _check(
-    turn_policy: str, on_failure: str | None, idle_timeout: float, mailbox_limit: int
+    on_failure: str | None, idle_timeout: float, mailbox_limit: int, max_recoveries: int
 ) -> None:
-    if turn_policy != "wait":
-        raise NotSupported(
-            f"turn_policy={turn_policy!r} is not available in this version; use 'wait'"
-        )
     if on_failure not in (None, "keep", "drop"):
         raise ValueError(f"on_failure must be None, 'keep' or 'drop', not {on_failure!r}")
     if not idle_timeout > 0:
         raise ValueError(f"idle_timeout must be more than 0 seconds, not {idle_timeout!r}")
     if mailbox_limit < 1:
         raise ValueError(f"mailbox_limit must be 1 or more, not {mailbox_limit!r}")
+    if max_recoveries < 1:
+        raise ValueError(f"max_recoveries must be 1 or more, not {max_recoveries!r}")

@@ -70,9 +70,9 @@ class Promise(Generic[T]):
         Raises ``WouldDeadlock`` where the wait could never end or would block an event loop.
         """
         if self._outcome is None:
-            _refuse_to_block(self._session_id)
+            refuse_to_block(self._session_id)
             arrived = Event()
-            with _waiting_for(self._session_id):
+            with waiting_for(self._session_id):
                 if self._wakes(arrived.set) and not arrived.wait(timeout):
                     raise TimeoutError(f"no outcome within {timeout} seconds")
         return self._value()
@@ -81,7 +81,7 @@ class Promise(Generic[T]):
         if self._outcome is None:
             loop = asyncio.get_running_loop()
             arrived: asyncio.Future[None] = loop.create_future()
-            with _waiting_for(self._session_id):
+            with waiting_for(self._session_id):
                 if self._wakes(partial(_wake, loop, arrived)):
                     yield from arrived
         return self._value()
@@ -121,7 +121,8 @@ def _arrive(arrived: asyncio.Future[None]) -> None:
         arrived.set_result(None)
 
 
-def _refuse_to_block(session_id: str) -> None:
+def refuse_to_block(session_id: str) -> None:
+    """Raise ``WouldDeadlock`` where blocking for a session would hold up what it waits for."""
     _refuse_on_a_loop(session_id)
     if on_worker():
         raise WouldDeadlock("a wait inside an actor's handler would hold up other actors")
@@ -133,12 +134,15 @@ def _refuse_on_a_loop(session_id: str) -> None:
     except RuntimeError:
         return
     raise WouldDeadlock(
-        "this wait would block the running event loop: await it instead", session_id=session_id
+        "this wait would block the running event loop: use await or async for instead",
+        session_id=session_id,
     )
 
 
 @contextmanager
-def _waiting_for(target: str) -> Iterator[None]:
+def waiting_for(target: str) -> Iterator[None]:
+    """Around a wait for the session ``target``; raises ``WouldDeadlock`` where that waits for the
+    session whose code this is."""
     me = current_session.get()
     if me is None:
         yield

@@ -25,7 +25,9 @@
     ├── TurnError
     │   ├── ModelFailed           the model raised
     │   ├── ModelStreamEnded      the model's stream ended without its closing turn
+    │   ├── ModelTimedOut         the model took longer than it may
     │   ├── InvalidModelTurn      what the model answered is no turn
+    │   ├── TurnWithdrawn         the input was taken back before it was used
     │   ├── TurnTakenOver         another node runs the turn now
     │   └── ToolError             for tools to raise: its text is what the model reads
     ├── ActorError
@@ -233,6 +235,18 @@ class ModelStreamEnded(TurnError):
     """The model's stream ended without its closing turn."""
 
     code = "model-stream-ended"
+
+
+class ModelTimedOut(TurnError):
+    """The model took longer than the agent's ``model_timeout``."""
+
+    code = "model-timed-out"
+
+
+class TurnWithdrawn(TurnError):
+    """The input was taken back before it was used: there is no turn."""
+
+    code = "turn-withdrawn"
 
 
 class InvalidModelTurn(TurnError):

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from .messages import NO_USAGE, Content, Outcome, Policy, ToolCall, ToolSpec, Usage
 
-Status: TypeAlias = Literal["idle", "running", "failed", "awaiting-approval"]
+Status: TypeAlias = Literal["idle", "running", "failed", "aborted", "awaiting-approval"]
 
 FinishReason: TypeAlias = Literal["stop", "max-steps", "budget"]
 

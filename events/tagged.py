@@ -37,12 +37,22 @@ _SIDE_BY_SIDE = re.compile(r"\\\\|\\u(d[89ab][0-9a-f]{2})(?=\\ud[c-f])")
 
 
 def dumps(struct: Struct) -> bytes:
-    """An event in tagged form, without its tag. ``Unstorable`` if it holds what is no plain data.
+    """An event in tagged form, without its tag. ``Unstorable`` if it holds what is no plain
+    data."""
+    fields = tree(struct)
+    fields.pop("type")
+    return written({"$tagged": True, **fields})
 
-    Halves of pairs are all that UTF-8 can't encode, and what Python then writes is JSON's escape.
-    """
-    tree = {"$tagged": True, **to_builtins(_rebuilt(struct, tag))}
-    tree.pop("type")
+
+def tree(struct: Struct) -> dict[str, Any]:
+    """A Struct as JSON with tags. Raises ``Unstorable`` where it holds what is no plain data."""
+    fields: dict[str, Any] = to_builtins(_rebuilt(struct, tag))
+    return fields
+
+
+def written(tree: Any) -> bytes:
+    """JSON with tags as bytes. Halves of pairs are all that UTF-8 can't encode, and what Python
+    then writes is JSON's escape."""
     text = json.dumps(tree, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return text.encode("utf-8", "backslashreplace")
 
@@ -153,7 +163,7 @@ _WRITE: dict[type, tuple[str, Callable[[Any], Any]]] = {
     **dict.fromkeys(PARTS, ("$part", to_builtins)),
     **dict.fromkeys(
         (UserMessage, AssistantMessage, ToolMessage),
-        ("$message", lambda value: to_builtins(_rebuilt(value, tag))),
+        ("$message", tree),
     ),
 }
 

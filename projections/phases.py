@@ -80,6 +80,7 @@ TRANSITIONS: Mapping[Phase, Mapping[type[Event], frozenset[Phase] | None]] = {
         AgentDriftDetected,
         ANSWERED=(TurnResumed,),
         IDLE=(TurnFinished, TurnAborted),
+        HALTED=(TurnAborted,),
     ),
     Phase.TOOLS: _phase(
         ToolCallStarted,
@@ -91,6 +92,7 @@ TRANSITIONS: Mapping[Phase, Mapping[type[Event], frozenset[Phase] | None]] = {
     ),
     Phase.HALTED: _phase(
         AgentDriftDetected,
+        ToolResultRecorded,
         MODEL=(TurnResumed,),
         TOOLS=(TurnResumed,),
         ANSWERED=(TurnResumed,),

@@ -43,10 +43,12 @@ from ..events.session import (
     UnknownEvent,
 )
 from .state import (
+    ABORTED,
     INITIAL,
     EndedTurn,
     Halt,
     InDoubt,
+    KeyedInput,
     OpenCall,
     OpenTurn,
     QueuedInput,
@@ -81,7 +83,9 @@ class _Folding:
         "configured",
         "discarded_usage",
         "ended",
+        "keyed",
         "queued",
+        "rekeyed",
         "said",
         "spoken",
         "tenant",
@@ -97,7 +101,8 @@ class _Folding:
         self.transcript, self.queued, self.turn = state.transcript, state.queued, state.turn
         self.turns, self.ended, self.usage = state.turns, state.ended, state.usage
         self.discarded_usage, self.application = state.discarded_usage, state.application
-        self.unfolded = state.unfolded
+        self.unfolded, self.keyed = state.unfolded, state.keyed
+        self.rekeyed: dict[str, KeyedInput] | None = None
         self.said: list[Message] = []
         self.spoken = len(state.transcript)
 
@@ -113,6 +118,7 @@ class _Folding:
             self.turn,
             self.turns,
             self.ended,
+            self.keyed if self.rekeyed is None else self.rekeyed,
             self.usage,
             self.discarded_usage,
             self.application,
@@ -136,6 +142,20 @@ class _Folding:
             return queued
         self.queued = tuple([each for each in queued if each.input_id not in ids])
         return tuple([each for each in queued if each.input_id in ids])
+
+    def rekey(self, inputs: Iterable[QueuedInput], ended: EndedTurn | None) -> None:
+        """Note of the inputs that have a key how their turn ended; None: their keys are free."""
+        for each in inputs:
+            if each.key and ended is None:
+                self.own_keys().pop(each.key, None)
+            elif each.key:
+                self.own_keys()[each.key] = KeyedInput(each.input_id, each.content, ended)
+
+    def own_keys(self) -> dict[str, KeyedInput]:
+        """The keys as a dictionary that no state holds yet."""
+        if self.rekeyed is None:
+            self.rekeyed = dict(self.keyed)
+        return self.rekeyed
 
     @property
     def owes_results(self) -> bool:
@@ -178,13 +198,16 @@ def _state_changed(folding: _Folding, event: StateChanged) -> None:
 
 @_on(InputQueued)
 def _queued(folding: _Folding, event: InputQueued) -> None:
-    accepted = QueuedInput(event.input_id, event.content, event.policy)
+    turn_id = folding.turn.turn_id if folding.turn is not None else ""
+    accepted = QueuedInput(event.input_id, event.content, event.policy, event.key, turn_id)
     folding.queued = (*folding.queued, accepted)
+    if event.key:
+        folding.own_keys()[event.key] = KeyedInput(event.input_id, event.content)
 
 
 @_on(InputWithdrawn)
 def _withdrawn(folding: _Folding, event: InputWithdrawn) -> None:
-    folding.take((event.input_id,))
+    folding.rekey(folding.take((event.input_id,)), None)
 
 
 @_on(TurnStarted)
@@ -205,7 +228,10 @@ def _applied(folding: _Folding, event: InputApplied) -> None:
     if folding.owes_results:
         _unfolded(folding, event)
         return
-    folding.said += [UserMessage(each.content) for each in folding.take((event.input_id,))]
+    inputs = folding.take((event.input_id,))
+    folding.said += [UserMessage(each.content) for each in inputs]
+    if (turn := folding.turn) is not None:
+        folding.turn = replace(turn, inputs=turn.inputs + inputs)
 
 
 @_on(TurnResumed)
@@ -213,7 +239,15 @@ def _turn_resumed(folding: _Folding, event: TurnResumed) -> None:
     if (turn := folding.turn) is None:
         return
     calls = tuple([OpenCall(each.call, _doubted(each.stage)) for each in turn.calls])
-    folding.turn = replace(turn, owner=event.owner, halt=None, discarded=0, calls=calls)
+    folding.turn = replace(
+        turn,
+        owner=event.owner,
+        halt=None,
+        discarded=0,
+        broken=0,
+        recoveries=turn.recoveries + (turn.halt is None),
+        calls=calls,
+    )
 
 
 def _doubted(stage: Stage) -> Stage:
@@ -236,6 +270,8 @@ def _model_turn(folding: _Folding, event: ModelTurnRecorded) -> None:
         turn,
         steps=event.step,
         discarded=0,
+        broken=0,
+        recoveries=0,
         calls=tuple([OpenCall(call, _REQUESTED) for call in calls]) if calls else (),
         tool_calls=turn.tool_calls + len(calls),
         usage=turn.usage + used,
@@ -251,7 +287,8 @@ def _frozen_call(call: ToolCall) -> ToolCall:
 @_on(ModelCallDiscarded)
 def _discarded(folding: _Folding, event: ModelCallDiscarded) -> None:
     if (turn := folding.turn) is not None:
-        folding.turn = replace(turn, discarded=turn.discarded + 1)
+        broken = turn.broken + (event.reason == "stream-ended")
+        folding.turn = replace(turn, discarded=turn.discarded + 1, broken=broken)
         folding.discarded_usage = folding.discarded_usage + (event.usage or Usage())
 
 
@@ -273,14 +310,14 @@ def _call_settled(folding: _Folding, event: ToolResultRecorded) -> None:
     message = ToolMessage(call_id, name, render(event.content), event.outcome)
     if len(calls) == 1 and calls[0].call.id == call_id:  # as mostly
         folding.said.append(message)
-        folding.turn = replace(turn, calls=())
+        folding.turn = replace(turn, calls=(), recoveries=0)
         return
     calls = _staged(calls, call_id, Settled(message))
     results = [each.stage.message for each in calls if isinstance(each.stage, Settled)]
     if len(results) == len(calls):
         folding.said += results
         calls = ()
-    folding.turn = replace(turn, calls=calls)
+    folding.turn = replace(turn, calls=calls, recoveries=0)
 
 
 @_on(AgentDriftDetected)
@@ -299,26 +336,36 @@ def _turn_finished(folding: _Folding, event: TurnFinished) -> None:
     folding.ended = EndedTurn(
         turn.turn_id, event.finish_reason, turn.base, folding.length, turn.steps, turn.usage
     )
+    folding.rekey(turn.inputs, folding.ended)
 
 
 @_on(TurnFailed)
 def _turn_failed(folding: _Folding, event: TurnFailed) -> None:
-    _stop(folding, Halt(event.code, event.error), kept=event.kept)
+    if (turn := folding.turn) is None:
+        return
+    if event.kept:
+        folding.turn = replace(turn, halt=Halt(event.code, event.error))
+    else:
+        _drop(folding, turn)
+        folding.rekey(turn.inputs, None)
 
 
 @_on(TurnAborted)
 def _turn_aborted(folding: _Folding, event: TurnAborted) -> None:
-    _stop(folding, Halt("aborted", "the turn was aborted"), kept=event.kept)
-
-
-def _stop(folding: _Folding, halt: Halt, *, kept: bool) -> None:
     if (turn := folding.turn) is None:
         return
-    if kept:
-        folding.turn = replace(turn, halt=halt)
+    if event.kept:
+        folding.turn = replace(turn, halt=Halt(ABORTED, "the turn was stopped"))
     else:
-        folding.turn = None
-        folding.take_back(turn.base)
+        _drop(folding, turn)
+        length = folding.length
+        ended = EndedTurn(turn.turn_id, "aborted", length, length, turn.steps, turn.usage)
+        folding.rekey(turn.inputs, ended)
+
+
+def _drop(folding: _Folding, turn: OpenTurn) -> None:
+    folding.turn = None
+    folding.take_back(turn.base)
 
 
 def _staged(calls: tuple[OpenCall, ...], call_id: str, stage: Stage) -> tuple[OpenCall, ...]:

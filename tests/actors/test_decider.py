@@ -24,7 +24,8 @@ from turnstream.actors.commands import (
     Submit,
     ToolReturned,
 )
-from turnstream.actors.decider import Decision, decide
+from turnstream.actors.decider import decide
+from turnstream.actors.draft import Decision
 from turnstream.events import (
     AgentConfigured,
     Budget,

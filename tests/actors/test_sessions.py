@@ -272,11 +272,6 @@ def test_a_full_mailbox_refuses_and_accepts_nothing(run: Run) -> None:
     assert len(session.messages) == 6
 
 
-def test_policies_that_are_not_there_yet_are_refused(run: Run) -> None:
-    with pytest.raises(NotSupported, match="steer"):
-        run([]).session("s").send("hi", policy="steer")
-
-
 def test_an_event_another_writer_appended_is_taken_in(run: Run) -> None:
     """The owner notices at its next append, reads what is new, and decides anew."""
     from datetime import UTC, datetime

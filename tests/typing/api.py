@@ -176,7 +176,7 @@ def inspecting(session: Session) -> None:
     if pending := session.pending():
         assert_type(pending, Pending)
         assert_type(pending.calls, tuple[ToolCall, ...])
-        assert_type(session.discard_pending().result(), str)
+        assert_type(session.discard_pending().result(), bool)
     session.send(UserMessage("again"))
     session.send((TextPart("What is this?"), ImagePart(url="https://example.org/cat.png")))
     session.send((FilePart("notes.txt", data=b"..."),), policy="wait")

@@ -1,0 +1,120 @@
+"""A decision, and one in the making: events recorded one by one, each on the state before it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from ..events.errors import TurnTakenOver
+from ..events.messages import Outcome
+from ..events.session import (
+    ModelCallDiscarded,
+    ModelTurnRecorded,
+    SessionEvent,
+    ToolResultRecorded,
+    TurnResumed,
+    TurnStarted,
+)
+from ..projections import OpenTurn, SessionState, evolve
+from ..projections.phases import Phase, check_transition
+from .commands import Rules, Stamp
+
+
+class Decision(Struct, frozen=True, gc=False):
+    """The events that follow a command. ``states`` are the states before, between and after
+    them; ``adopted`` says whether the turn left open is this activation's to run."""
+
+    events: tuple[SessionEvent, ...]
+    states: tuple[SessionState, ...]
+    adopted: bool
+
+    @property
+    def state(self) -> SessionState:
+        """The state after all events."""
+        return self.states[-1]
+
+
+class Draft:
+    """A decision in the making. ``asking`` says that a model call is under way, which what is
+    recorded may bring to an end."""
+
+    def __init__(self, state: SessionState, rules: Rules, stamp: Stamp) -> None:
+        self.state, self.rules, self.stamp = state, rules, stamp
+        self.adopted = stamp.adopted
+        self.events: list[SessionEvent] = []
+        self.states = [state]
+        self.asking = state.phase is Phase.MODEL and self.owned
+
+    def record(self, event: SessionEvent) -> None:
+        check_transition(self.state.phase, event)
+        self.state = evolve(self.state, event)
+        self.events.append(event)
+        self.states.append(self.state)
+        match event:
+            case TurnStarted() | TurnResumed():
+                self.adopted, self.asking = True, False
+            case ModelTurnRecorded() | ModelCallDiscarded():
+                self.asking = False
+            case _:
+                pass
+
+    def settle(self, call_id: str, outcome: Outcome, content: Any) -> None:
+        """Give a call of the open turn its result."""
+        self.record(
+            ToolResultRecorded(
+                at=self.stamp.at,
+                turn_id=self.turn.turn_id,
+                call_id=call_id,
+                outcome=outcome,
+                content=content,
+            )
+        )
+
+    @property
+    def turn(self) -> OpenTurn:
+        assert self.state.turn is not None
+        return self.state.turn
+
+    @property
+    def owned(self) -> bool:
+        """Whether there is an open turn for this activation to go on with."""
+        return is_owned(self.state, self.stamp, adopted=self.adopted)
+
+    def decided(self) -> Decision:
+        return Decision(tuple(self.events), tuple(self.states), self.adopted)
+
+
+def is_owned(state: SessionState, stamp: Stamp, *, adopted: bool) -> bool:
+    turn = state.turn
+    return adopted and turn is not None and turn.halt is None and turn.owner == stamp.owner
+
+
+def configure(draft: Draft) -> None:
+    """Record what the agent is, where that is not what the stream says."""
+    recorded, current = draft.state.configured, draft.rules.configured
+    if recorded is None or recorded.fingerprint != current.fingerprint:
+        draft.record(replace(current, at=draft.stamp.at))
+
+
+def resume(draft: Draft) -> None:
+    """Make the unfinished turn, if there is one, this activation's own."""
+    turn = draft.state.turn
+    if turn is None or draft.owned:
+        return
+    if turn.halt is None and turn.owner.generation > draft.stamp.owner.generation:
+        raise TurnTakenOver(
+            f"{turn.turn_id} goes on at node {turn.owner.node!r}, which is younger than this one: "
+            "wait for its result in the stream, or resume from a process started later",
+            turn_id=turn.turn_id,
+        )
+    configure(draft)
+    draft.record(
+        TurnResumed(
+            at=draft.stamp.at,
+            turn_id=turn.turn_id,
+            owner=draft.stamp.owner,
+            fingerprint=draft.rules.configured.fingerprint,
+        )
+    )

@@ -1,0 +1,51 @@
+"""How a turn is stopped before its end: aborted on request, or failed. Pure."""
+
+from __future__ import annotations
+
+from ..events.session import ModelCallDiscarded, TurnAborted, TurnFailed
+from ..projections import InDoubt, Requested, Running
+from .draft import Draft
+from .inputs import withdraw
+
+STOPPED = "Stopped while it ran; it may have taken effect."
+NEVER_RUN = "Not run: the turn was stopped."
+
+
+def abort(draft: Draft, input_id: str, *, keep: bool) -> None:
+    """Stop the turn that the input is part of; one that still waits is taken back. Nothing
+    happens where the turn has ended, or does not go on anyway."""
+    turn = draft.state.turn
+    if not withdraw(draft, input_id) and turn is not None:
+        if turn.halt is None and any(each.input_id == input_id for each in turn.inputs):
+            stop(draft, keep=keep)
+
+
+def stop(draft: Draft, *, keep: bool) -> None:
+    """Stop the open turn, if there is one, and what is under way in it."""
+    at, turn = draft.stamp.at, draft.state.turn
+    if turn is None:
+        return
+    if draft.asking:
+        draft.record(
+            ModelCallDiscarded(at=at, turn_id=turn.turn_id, step=turn.steps + 1, reason="aborted")
+        )
+    for each in turn.calls:
+        match each.stage:
+            case Running() | InDoubt():
+                draft.settle(each.call.id, "cancelled", STOPPED)
+            case Requested() if not keep:
+                draft.settle(each.call.id, "skipped", NEVER_RUN)
+            case _:
+                pass
+    draft.record(TurnAborted(at=at, turn_id=turn.turn_id, kept=keep))
+
+
+def fail(draft: Draft, code: str, error: str) -> None:
+    """End the open turn with an error. Dropped, it takes along what would have joined it."""
+    kept, joining = draft.rules.keep_failed, draft.state.joining
+    draft.record(
+        TurnFailed(at=draft.stamp.at, turn_id=draft.turn.turn_id, code=code, error=error, kept=kept)
+    )
+    if not kept:
+        for each in joining:
+            withdraw(draft, each.input_id)
