@@ -27,6 +27,7 @@ from msgspec import Struct, convert, to_builtins
 from msgspec.structs import replace
 
 from .errors import Unstorable
+from .frozen import FrozenDict, FrozenList
 from .messages import AssistantMessage, Message, Part, ToolMessage, UserMessage
 from .values import MAX_DEPTH, PARTS, is_json
 
@@ -102,7 +103,7 @@ def open_fields(kind: type) -> dict[str, bool]:
 
 def tag(value: Any, room: int = MAX_DEPTH) -> Any:
     """Plain data as JSON with tags. Raises ``Unstorable`` for what is no plain data."""
-    kind = type(value)
+    kind = _THAWED.get(type(value), type(value))
     if kind is not dict and kind is not list and is_json(value):
         return value
     if kind in _WRITE:
@@ -150,6 +151,7 @@ def _untag_dict(pieces: list[Any]) -> dict[Any, Any]:
     return dict(zip(found[::2], found[1::2], strict=True))
 
 
+_THAWED: dict[type, type] = {FrozenDict: dict, FrozenList: list}
 _WRITE: dict[type, tuple[str, Callable[[Any], Any]]] = {
     int: ("$int", lambda value: str(Decimal(value))),
     float: ("$float", str),
