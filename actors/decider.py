@@ -16,6 +16,7 @@ from ..events.session import (
     ModelCallDiscarded,
     ModelTurnRecorded,
     ToolCallStarted,
+    TurnAborted,
     TurnFinished,
     TurnStarted,
 )
@@ -37,7 +38,7 @@ from .commands import (
 )
 from .draft import Decision, Draft, configure, resume
 from .inputs import apply_joinable, discard_silent_call, go_on_from, submit, withdraw
-from .stopping import abort, fail, stop
+from .stopping import abort, discard, fail
 
 STREAM_RETRIES = 1
 
@@ -55,6 +56,15 @@ def decide(state: SessionState, command: Command, rules: Rules, stamp: Stamp) ->
             "can be read but not continued; upgrade turnstream, or mend what wrote it"
         )
     draft = Draft(state, rules, stamp)
+    _carry_out(draft, command)
+    if stamp.silenced:
+        discard_silent_call(draft)
+    if not _only_takes_back(draft, command):
+        _go_on(draft)
+    return draft.decided()
+
+
+def _carry_out(draft: Draft, command: Command) -> None:
     match command:
         case Submit():
             submit(draft, command)
@@ -67,17 +77,20 @@ def decide(state: SessionState, command: Command, rules: Rules, stamp: Stamp) ->
         case Abort(input_id=input_id, keep=keep):
             abort(draft, input_id, keep=keep)
         case Discard():
-            stop(draft, keep=False)
+            discard(draft)
         case ModelAnswered():
             _model_answered(draft, command)
         case ModelBroke():
             _model_broke(draft, command)
         case ToolReturned():
             _tool_returned(draft, command)
-    if stamp.silenced:
-        discard_silent_call(draft)
-    _go_on(draft)
-    return draft.decided()
+
+
+def _only_takes_back(draft: Draft, command: Command) -> bool:
+    """Whether the command left the turn alone: then it is no reason to start what waits."""
+    if not isinstance(command, (Withdraw, Abort, Discard)):
+        return False
+    return not any(isinstance(event, TurnAborted) for event in draft.events)
 
 
 def _model_answered(draft: Draft, command: ModelAnswered) -> None:

@@ -12,9 +12,10 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import Context, ContextVar, copy_context
 from functools import partial
+from itertools import count
 from queue import Empty, SimpleQueue
 from threading import Event, Lock, Thread, current_thread
-from typing import Any
+from typing import Any, NamedTuple
 
 from .gate import (
     Abandoned,
@@ -37,6 +38,7 @@ __all__ = [
     "Effects",
     "NotRun",
     "Opens",
+    "Place",
     "Raised",
     "Returned",
     "Running",
@@ -47,8 +49,18 @@ __all__ = [
 
 log: logging.Logger = logging.getLogger("turnstream.effects")
 
-current_session: ContextVar[str | None] = ContextVar("current_session", default=None)
+
+class Place(NamedTuple):
+    """A session among those of all systems of the process, which may share ids."""
+
+    system: int
+    session_id: str
+
+
+current_session: ContextVar[Place | None] = ContextVar("current_session", default=None)
 """The session whose code is running, None outside of such code."""
+
+_numbers = count()
 
 _IDLE_SECONDS = 30.0
 
@@ -245,6 +257,11 @@ class Effects:
         self._pool, self._grace = DaemonPool(threads), grace
         self._running: set[Running] = set()
         self._closed = False
+        self._number = next(_numbers)
+
+    def place(self, session_id: str) -> Place:
+        """Where code of that session runs."""
+        return Place(self._number, session_id)
 
     def run(
         self,
@@ -289,12 +306,12 @@ class Effects:
         return clean
 
     def _start_async(self, running: Running, fn: Callable[[], Any]) -> None:
-        context = _context(running.session_id)
+        context = _context(self.place(running.session_id))
         if not self.loop.spawn(partial(self._await, running, fn), context):
             self.cancel(running)
 
     def _start_sync(self, running: Running, fn: Callable[[], Any]) -> None:
-        context = _context(running.session_id)
+        context = _context(self.place(running.session_id))
         try:
             self._pool.submit(partial(self._call, running, partial(context.run, fn)))
         except RuntimeError as error:
@@ -360,9 +377,9 @@ class Effects:
             self.loop.call(running.timer.cancel)
 
 
-def _context(session_id: str) -> Context:
+def _context(place: Place) -> Context:
     context = copy_context()
-    context.run(current_session.set, session_id)
+    context.run(current_session.set, place)
     return context
 
 

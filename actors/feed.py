@@ -12,6 +12,7 @@ from contextlib import suppress
 from threading import Event, Lock
 from typing import Self
 
+from .effects import Place
 from .results import StreamItem, TurnDone
 from .waiting import refuse_to_block, waiting_for
 
@@ -54,13 +55,14 @@ class Feed:
 
 
 class Reader:
-    """One reader's way through a feed. ``on_leave`` is called where it is closed, or dropped,
-    before the last item. Waiting for an item raises ``WouldDeadlock`` where it could never end."""
+    """One reader's way through a feed, whose items come from code of session ``after``: waiting
+    for one inside that code raises ``WouldDeadlock``. ``on_leave`` is called where the reader is
+    closed, or dropped, before the last item."""
 
     def __init__(
-        self, feed: Feed, session_id: str, on_leave: Callable[[], object] | None = None
+        self, feed: Feed, after: Place, on_leave: Callable[[], object] | None = None
     ) -> None:
-        self._feed, self._session_id, self._place = feed, session_id, 0
+        self._feed, self._after, self._place = feed, after, 0
         self._on_leave = on_leave
         self._over = False
 
@@ -72,8 +74,8 @@ class Reader:
             raise StopIteration
         arrived = Event()
         if self._feed.waits_for(self._place, arrived.set):
-            refuse_to_block(self._session_id)
-            with waiting_for(self._session_id):
+            refuse_to_block()
+            with waiting_for(self._after):
                 arrived.wait()
         return self._next()
 
@@ -85,7 +87,7 @@ class Reader:
             raise StopAsyncIteration
         arrived = asyncio.Event()
         if self._feed.waits_for(self._place, _waker(asyncio.get_running_loop(), arrived)):
-            with waiting_for(self._session_id):
+            with waiting_for(self._after):
                 await arrived.wait()
         return self._next()
 

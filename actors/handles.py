@@ -27,7 +27,7 @@ from ..events.session import Status
 from ..projections import SessionState, Settled
 from ..projections.usage import SessionUsage
 from .commands import Command, Continue, Discard, LateCommand, Resume, Submit
-from .effects import current_session
+from .effects import Place, current_session
 from .turns import Reply, Turn
 from .waiting import Promise
 
@@ -162,13 +162,18 @@ class Session:
         """Drop the unfinished turn: the conversation is as before it, the stream keeps it.
 
         Returns at once; the answer, once it is durable, says whether there was one."""
-        promise: Promise[bool] = Promise(self.id)
+        promise: Promise[bool] = Promise()
         self._system.tell(self, Discard(), promise)
         return Reply(promise)
 
     def tell(self, command: LateCommand, reply: Promise[bool]) -> None:
         """Say something about a turn that was asked for. For handles."""
         self._system.tell(self, command, reply)
+
+    @property
+    def place(self) -> Place:
+        """Where its code runs. For handles."""
+        return self._system.place(self.id)
 
     def soon(self, job: Callable[[], object]) -> None:
         """Have ``job`` done by a worker. For handles."""
@@ -215,7 +220,7 @@ class Session:
         return f"Session({self.id!r})"
 
     def _refuse_inside(self, what: str, instead: str) -> None:
-        if current_session.get() == self.id:
+        if current_session.get() == self.place:
             raise WouldDeadlock(
                 f"{what}: session {self.id!r} runs the turn that this is called in, which would "
                 f"have to end first: {instead}",

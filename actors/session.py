@@ -136,6 +136,7 @@ class SessionActor(PooledActor):
         except Exception as error:
             log.exception("session %r: its actor failed", self._id)
             self._break(self._crash(error))
+        self._stop_if_drained()
 
     def _handle(self, message: Message) -> None:
         match message:
@@ -153,7 +154,6 @@ class SessionActor(PooledActor):
                 self._draining = message
                 if message.now:
                     self._calls.cancel_all()
-        self._stop_if_drained()
 
     def _asked(self, asked: Asked) -> None:
         if self._draining is not None:

@@ -17,14 +17,21 @@ def abort(draft: Draft, input_id: str, *, keep: bool) -> None:
     turn = draft.state.turn
     if not withdraw(draft, input_id) and turn is not None:
         if turn.halt is None and any(each.input_id == input_id for each in turn.inputs):
-            stop(draft, keep=keep)
+            _stop(draft, keep=keep)
 
 
-def stop(draft: Draft, *, keep: bool) -> None:
-    """Stop the open turn, if there is one, and what is under way in it."""
-    at, turn = draft.stamp.at, draft.state.turn
-    if turn is None:
+def discard(draft: Draft) -> None:
+    """Drop what is unfinished: the open turn, or, where none is open, the inputs that wait."""
+    if draft.state.turn is not None:
+        _stop(draft, keep=False)
         return
+    for each in draft.state.queued:
+        withdraw(draft, each.input_id)
+
+
+def _stop(draft: Draft, *, keep: bool) -> None:
+    """Stop the open turn, and what is under way in it."""
+    at, turn = draft.stamp.at, draft.turn
     if draft.asking:
         draft.record(
             ModelCallDiscarded(at=at, turn_id=turn.turn_id, step=turn.steps + 1, reason="aborted")

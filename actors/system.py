@@ -20,6 +20,7 @@ from ..projections.usage import fold_usage
 from ..stores import EventStore, SessionRow, Subscription, open_store
 from .agent import Agent, ReadyAgent
 from .commands import Command, LateCommand
+from .effects import Place
 from .handles import Session, View, check_policy
 from .runtime import Runtime
 from .session import Asked, Asker
@@ -165,6 +166,10 @@ class ActorSystem:
     def tell(self, session: Session, command: Command | LateCommand, asker: Asker) -> None:
         """Hand a command to a session's actor. For handles."""
         self._runtime.tell(session.id, Asked(command, asker, session.agent, session.tenant))
+
+    def place(self, session_id: str) -> Place:
+        """Where code of that session runs. For handles."""
+        return self._runtime.effects.place(session_id)
 
     def soon(self, job: Callable[[], object]) -> None:
         """Have ``job`` done by a worker. For handles."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from ..events.errors import ActorError
 from .commands import Abort, Command, Withdraw
+from .effects import Place
 from .feed import Feed, Reader
 from .results import ErrorShown, TurnDone, TurnResult
 from .waiting import Promise
@@ -46,14 +47,19 @@ class Turn:
     def __init__(self, session: Session, input_id: str) -> None:
         self._session = session
         self.input_id: str = input_id
-        self._accepted: Promise[str] = Promise(session.id)
-        self._result: Promise[TurnResult] = Promise(session.id)
+        self._accepted: Promise[str] = Promise()
+        self._result: Promise[TurnResult] = Promise(session.place)
         self.feed: Feed = Feed()
 
     @property
     def session_id(self) -> str:
         """The session it is a turn of."""
         return self._session.id
+
+    @property
+    def place(self) -> Place:
+        """Where its code runs. For readers."""
+        return self._session.place
 
     def accepted(self) -> Reply[str]:
         """The moment from which no crash loses the input; the answer is the input's id. Raises
@@ -130,7 +136,7 @@ class Turn:
         self._session.soon(partial(_abort_if_open, self))
 
     def _tell(self, make: Callable[[str], Command]) -> Reply[bool]:
-        promise: Promise[bool] = Promise(self._session.id)
+        promise: Promise[bool] = Promise()
         self._session.tell(lambda: make(self.input_id), promise)
         return Reply(promise)
 
@@ -154,10 +160,10 @@ class TurnStream:
         self._turn, self._on_leave = turn, turn.abandon if abort_on_exit else None
 
     def __iter__(self) -> Reader:
-        return Reader(self._turn.feed, self._turn.session_id, self._on_leave)
+        return Reader(self._turn.feed, self._turn.place, self._on_leave)
 
     def __aiter__(self) -> Reader:
-        return Reader(self._turn.feed, self._turn.session_id, self._on_leave)
+        return Reader(self._turn.feed, self._turn.place, self._on_leave)
 
     def __enter__(self) -> TurnStream:
         return self

@@ -18,12 +18,12 @@ from msgspec import Struct
 
 from ..events.errors import WouldDeadlock
 from .dispatcher import on_worker
-from .effects import current_session
+from .effects import Place, current_session
 
 T = TypeVar("T")
 
 _lock = Lock()
-_waits: defaultdict[str, Counter[str]] = defaultdict(Counter)
+_waits: defaultdict[Place, Counter[Place]] = defaultdict(Counter)
 
 
 class Kept(Struct, Generic[T], frozen=True):
@@ -40,14 +40,15 @@ class Broken(Struct, frozen=True):
 
 class Promise(Generic[T]):
     """A value that will come, or an error. Whoever waits may give up without harm to others.
+    ``after`` is the session whose code has to return before it can come, if there is one.
 
     Every send makes two of these and waits for one, which ``concurrent.futures`` makes dear.
     """
 
-    __slots__ = ("_lock", "_outcome", "_session_id", "_wakers")
+    __slots__ = ("_after", "_lock", "_outcome", "_wakers")
 
-    def __init__(self, session_id: str) -> None:
-        self._session_id = session_id
+    def __init__(self, after: Place | None = None) -> None:
+        self._after = after
         self._lock = Lock()
         self._outcome: Kept[T] | Broken | None = None
         self._wakers: list[Callable[[], object]] = []
@@ -70,9 +71,9 @@ class Promise(Generic[T]):
         Raises ``WouldDeadlock`` where the wait could never end or would block an event loop.
         """
         if self._outcome is None:
-            refuse_to_block(self._session_id)
+            refuse_to_block()
             arrived = Event()
-            with waiting_for(self._session_id):
+            with waiting_for(self._after):
                 if self._wakes(arrived.set) and not arrived.wait(timeout):
                     raise TimeoutError(f"no outcome within {timeout} seconds")
         return self._value()
@@ -81,7 +82,7 @@ class Promise(Generic[T]):
         if self._outcome is None:
             loop = asyncio.get_running_loop()
             arrived: asyncio.Future[None] = loop.create_future()
-            with waiting_for(self._session_id):
+            with waiting_for(self._after):
                 if self._wakes(partial(_wake, loop, arrived)):
                     yield from arrived
         return self._value()
@@ -121,30 +122,26 @@ def _arrive(arrived: asyncio.Future[None]) -> None:
         arrived.set_result(None)
 
 
-def refuse_to_block(session_id: str) -> None:
-    """Raise ``WouldDeadlock`` where blocking for a session would hold up what it waits for."""
-    _refuse_on_a_loop(session_id)
+def refuse_to_block() -> None:
+    """Raise ``WouldDeadlock`` where a wait would hold up what it waits for."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        pass
+    else:
+        raise WouldDeadlock(
+            "this wait would block the running event loop: use await or async for instead"
+        )
     if on_worker():
         raise WouldDeadlock("a wait inside an actor's handler would hold up other actors")
 
 
-def _refuse_on_a_loop(session_id: str) -> None:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return
-    raise WouldDeadlock(
-        "this wait would block the running event loop: use await or async for instead",
-        session_id=session_id,
-    )
-
-
 @contextmanager
-def waiting_for(target: str) -> Iterator[None]:
-    """Around a wait for the session ``target``; raises ``WouldDeadlock`` where that waits for the
-    session whose code this is."""
+def waiting_for(target: Place | None) -> Iterator[None]:
+    """Around a wait for code of ``target`` to return; raises ``WouldDeadlock`` where that waits
+    for the session whose code this is."""
     me = current_session.get()
-    if me is None:
+    if me is None or target is None:
         yield
         return
     with _lock:
@@ -160,14 +157,15 @@ def waiting_for(target: str) -> Iterator[None]:
                 del _waits[me]
 
 
-def _refuse_a_circle(me: str, target: str) -> None:
+def _refuse_a_circle(me: Place, target: Place) -> None:
     reached, frontier = set(), [target]
     while frontier:
         session = frontier.pop()
         if session == me:
             raise WouldDeadlock(
-                f"session {me!r} would wait for itself: send without waiting for the result",
-                session_id=me,
+                f"session {me.session_id!r} would wait for itself: send without waiting for the "
+                "result",
+                session_id=me.session_id,
             )
         if session not in reached:
             reached.add(session)

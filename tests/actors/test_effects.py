@@ -28,6 +28,7 @@ from turnstream.actors.effects import (
     Effects,
     NotRun,
     Opens,
+    Place,
     Raised,
     Returned,
     Running,
@@ -510,18 +511,18 @@ def test_nothing_of_an_effect_lives_on_until_its_timeout_would_come(
 @KINDS
 def test_user_code_can_tell_which_session_it_runs_for(effects: Effects, is_async: bool) -> None:
     run = Run(effects, either(current_session.get, is_async), is_async=is_async)
-    assert run.outcome() == Returned("s")
+    assert run.outcome() == Returned(effects.place("s"))
     assert current_session.get() is None
 
 
 def test_tasks_that_user_code_starts_belong_to_its_session_too(effects: Effects) -> None:
-    async def look() -> str | None:
+    async def look() -> Place | None:
         return current_session.get()
 
-    async def start() -> str | None:
+    async def start() -> Place | None:
         return await asyncio.create_task(look())
 
-    assert Run(effects, start, is_async=True).outcome() == Returned("s")
+    assert Run(effects, start, is_async=True).outcome() == Returned(effects.place("s"))
 
 
 @KINDS
