@@ -18,7 +18,7 @@ from ..events.errors import (
     TurnstreamError,
     TurnWithdrawn,
 )
-from ..events.messages import AssistantMessage
+from ..events.messages import NO_USAGE, AssistantMessage
 from ..events.session import (
     InputApplied,
     InputQueued,
@@ -34,7 +34,7 @@ from ..events.session import (
     TurnStarted,
 )
 from ..projections import EndedTurn, QueuedInput, SessionState
-from .commands import Command, Continue, Submit
+from .commands import Command, Continue, Submit, Withdraw
 from .draft import Decision
 from .feed import Feed
 from .results import (
@@ -94,11 +94,13 @@ class Callers:
         else:
             self._wait(decision, input_id, asker)
 
-    def tell(self, decision: Decision, first: int) -> None:
+    def tell(self, decision: Decision, command: Command, first: int) -> None:
         """Tell everybody concerned what happened; ``first`` is the first event's version."""
         for place, event in enumerate(decision.events):
             before, after = decision.states[place : place + 2]
             self._tell(event, first + place, before, after)
+            if isinstance(event, InputWithdrawn):
+                self._take_back(event.input_id, after, command)
 
     def sponsors(self, state: SessionState) -> bool:
         """Whether a failed turn is to be tried again for the sake of a waiting input."""
@@ -140,8 +142,6 @@ class Callers:
                     self._joined += self._waiters.pop(input_id, ())
             case InputApplied(input_id=input_id):
                 self._joined += self._waiters.pop(input_id, ())
-            case InputWithdrawn(input_id=input_id):
-                self._fail_withdrawn(input_id)
             case TurnFinished():
                 assert after.ended is not None
                 self._finish(result_of(after, after.ended))
@@ -159,13 +159,22 @@ class Callers:
         for each in joined:
             each.finish(result)
 
-    def _fail_withdrawn(self, input_id: str) -> None:
-        error = TurnWithdrawn(
+    def _take_back(self, input_id: str, state: SessionState, command: Command) -> None:
+        """Tell those who wait for an input that it won't be used: its sender took it back, or
+        stopped what would have become of it."""
+        length = len(state.conversation)
+        aborted = TurnResult("", "aborted", state.conversation, length, 0, NO_USAGE)
+        for each in self._waiters.pop(input_id, ()):
+            if isinstance(command, Withdraw):
+                each.fail(self._taken_back(input_id))
+            else:
+                each.finish(aborted)
+
+    def _taken_back(self, input_id: str) -> TurnWithdrawn:
+        return TurnWithdrawn(
             f"input {input_id!r} of session {self._session_id!r} was taken back before it was used",
             session_id=self._session_id,
         )
-        for each in self._waiters.pop(input_id, ()):
-            each.fail(error)
 
     def _nothing_unfinished(self) -> NothingUnfinished:
         return NothingUnfinished(

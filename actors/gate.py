@@ -158,7 +158,9 @@ class Running:
         stopped = not self._gate.open()
         settled = self.settle(self.instead if stopped else outcome)
         if not settled or (stopped and not isinstance(outcome, Cancelled)):
-            log.warning(
+            # A tool may have taken effect; of a model an answer is lost.
+            log.log(
+                logging.WARNING if self._entry is self._gate else logging.INFO,
                 "a call of session %r ended after it was given up: what it did is not recorded",
                 self.session_id,
             )

@@ -295,7 +295,7 @@ class SessionActor(PooledActor):
         self._adopted = decision.adopted and decision.state.turn is not None
         if commit.attempt.asker is not None:
             self._callers.answer(decision, commit.attempt.command, commit.attempt.asker)
-        self._callers.tell(decision, first)
+        self._callers.tell(decision, commit.attempt.command, first)
         for event in decision.events:
             match event:
                 case ModelCallDiscarded():

@@ -108,7 +108,8 @@ class Turn:
         Dropped, the conversation is as before it, and what it did stays in the stream. With
         ``keep``, calls that run are cancelled, and ``resume`` goes on from there. Async code is
         cancelled; a sync function can't be: it runs on, and what it returns is not recorded. An
-        input that waits for its turn is taken back.
+        input that waits for its turn is taken back. Whoever waits has a result that says
+        ``aborted``.
         """
         return self._tell(lambda input_id: Abort(input_id, keep))
 
