@@ -135,7 +135,10 @@ class SessionActor(PooledActor):
             self._break(error)
         except Exception as error:
             log.exception("session %r: its actor failed", self._id)
-            self._break(self._crash(error))
+            crash = self._crash(error)
+            if isinstance(message, Asked):
+                message.asker.fail(crash)
+            self._break(crash)
         self._stop_if_drained()
 
     def _handle(self, message: Message) -> None:
@@ -335,8 +338,12 @@ class SessionActor(PooledActor):
     def _break(self, error: Exception) -> None:
         """Fail whoever waits, and begin again from the stream with the next message."""
         self._calls.cancel_all()
-        if self._commit is not None and self._commit.attempt.asker is not None:
-            self._commit.attempt.asker.fail(error)
+        commit, self._commit = self._commit, None
+        if commit is not None:  # the store raised: nobody will say how the append ended
+            self._submitting, self._outcome = 0, None
+            self.actor_inbox.unhold()
+            if commit.attempt.asker is not None:
+                commit.attempt.asker.fail(error)
         self._callers.fail_all(error)
         self._forget()
 

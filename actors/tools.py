@@ -109,6 +109,8 @@ class Tool:
             self._convert(call.arguments)
         except msgspec.ValidationError as error:
             return f"The arguments do not fit the tool's schema: {error}"
+        except (ArithmeticError, ValueError) as error:  # such as half a surrogate pair for a number
+            return f"The arguments can't be read as the tool's schema says: {type(error).__name__}"
         return None
 
     def run(self, call: ToolCall, context: ToolContext) -> Any:

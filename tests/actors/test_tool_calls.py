@@ -143,6 +143,7 @@ def test_a_result_whose_own_code_raises_is_an_error_result(run: Run) -> None:
     ("arguments", "says"),
     [
         ({"a": "one", "b": 2}, "schema"),
+        ({"a": "\ud83d", "b": 2}, "schema"),
         ({"a": 1}, "b"),
         ("[1,2]", "no JSON object"),
         ('{"a": 1', "no JSON object"),
