@@ -74,7 +74,7 @@ class Reader:
             raise StopIteration
         arrived = Event()
         if self._feed.waits_for(self._place, arrived.set):
-            refuse_to_block()
+            refuse_to_block(self._after.session_id)
             with waiting_for(self._after):
                 arrived.wait()
         return self._next()

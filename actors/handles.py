@@ -162,7 +162,7 @@ class Session:
         """Drop the unfinished turn: the conversation is as before it, the stream keeps it.
 
         Returns at once; the answer, once it is durable, says whether there was one."""
-        promise: Promise[bool] = Promise()
+        promise: Promise[bool] = Promise(self.id)
         self._system.tell(self, Discard(), promise)
         return Reply(promise)
 

@@ -125,19 +125,25 @@ class Runtime:
 
     def _crashed(self, session_id: str, message: object) -> None:
         log.error("the actor of session %r crashed on a %s", session_id, type(message).__name__)
-        self._dead_letters(session_id, [message])
+        _fail([message], _stopped(session_id))
 
     def _dead_letters(self, session_id: str, letters: Sequence[object]) -> None:
-        for letter in letters:
-            if isinstance(letter, Asked):
-                letter.asker.fail(
-                    SessionCrashed(
-                        f"session {session_id!r} stopped before it looked at the request: send "
-                        "it again",
-                        session_id=session_id,
-                    )
-                )
+        closed = SystemClosed("the system is closed: open another one", session_id=session_id)
+        _fail(letters, closed if self._closing.is_set() else _stopped(session_id))
 
     def _sweep(self) -> None:
         while not self._closing.wait(min(self._idle_timeout / 4, 5)):
             self.directory.sweep(self._idle_timeout, IdleFor())
+
+
+def _fail(letters: Sequence[object], error: Exception) -> None:
+    for letter in letters:
+        if isinstance(letter, Asked):
+            letter.asker.fail(error)
+
+
+def _stopped(session_id: str) -> SessionCrashed:
+    return SessionCrashed(
+        f"session {session_id!r} stopped before it looked at the request: send it again",
+        session_id=session_id,
+    )

@@ -47,8 +47,8 @@ class Turn:
     def __init__(self, session: Session, input_id: str) -> None:
         self._session = session
         self.input_id: str = input_id
-        self._accepted: Promise[str] = Promise()
-        self._result: Promise[TurnResult] = Promise(session.place)
+        self._accepted: Promise[str] = Promise(session.id)
+        self._result: Promise[TurnResult] = Promise(session.id, after=session.place)
         self.feed: Feed = Feed()
 
     @property
@@ -137,7 +137,7 @@ class Turn:
         self._session.soon(partial(_abort_if_open, self))
 
     def _tell(self, make: Callable[[str], Command]) -> Reply[bool]:
-        promise: Promise[bool] = Promise()
+        promise: Promise[bool] = Promise(self._session.id)
         self._session.tell(lambda: make(self.input_id), promise)
         return Reply(promise)
 

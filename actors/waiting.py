@@ -39,16 +39,16 @@ class Broken(Struct, frozen=True):
 
 
 class Promise(Generic[T]):
-    """A value that will come, or an error. Whoever waits may give up without harm to others.
-    ``after`` is the session whose code has to return before it can come, if there is one.
+    """A value that will come from a session, or an error. Whoever waits may give up without harm
+    to others. ``after`` is the session whose code has to return before it can come, if any.
 
     Every send makes two of these and waits for one, which ``concurrent.futures`` makes dear.
     """
 
-    __slots__ = ("_after", "_lock", "_outcome", "_wakers")
+    __slots__ = ("_after", "_lock", "_outcome", "_session_id", "_wakers")
 
-    def __init__(self, after: Place | None = None) -> None:
-        self._after = after
+    def __init__(self, session_id: str, *, after: Place | None = None) -> None:
+        self._session_id, self._after = session_id, after
         self._lock = Lock()
         self._outcome: Kept[T] | Broken | None = None
         self._wakers: list[Callable[[], object]] = []
@@ -71,7 +71,7 @@ class Promise(Generic[T]):
         Raises ``WouldDeadlock`` where the wait could never end or would block an event loop.
         """
         if self._outcome is None:
-            refuse_to_block()
+            refuse_to_block(self._session_id)
             arrived = Event()
             with waiting_for(self._after):
                 if self._wakes(arrived.set) and not arrived.wait(timeout):
@@ -122,7 +122,7 @@ def _arrive(arrived: asyncio.Future[None]) -> None:
         arrived.set_result(None)
 
 
-def refuse_to_block() -> None:
+def refuse_to_block(session_id: str) -> None:
     """Raise ``WouldDeadlock`` where a wait would hold up what it waits for."""
     try:
         asyncio.get_running_loop()
@@ -130,10 +130,13 @@ def refuse_to_block() -> None:
         pass
     else:
         raise WouldDeadlock(
-            "this wait would block the running event loop: use await or async for instead"
+            "this wait would block the running event loop: use await or async for instead",
+            session_id=session_id,
         )
     if on_worker():
-        raise WouldDeadlock("a wait inside an actor's handler would hold up other actors")
+        raise WouldDeadlock(
+            "a wait inside an actor's handler would hold up other actors", session_id=session_id
+        )
 
 
 @contextmanager

@@ -128,8 +128,7 @@ def test_an_error_while_a_session_is_read_fails_the_request_and_serves_the_next(
         assert said(system.session("s").messages) == ["hello", "done"]
 
 
-def test_an_error_that_is_none_still_fails_whoever_asked_for_something(store: str) -> None:
-    """Not an input: a reply."""
+def test_an_error_in_the_handler_reaches_whoever_waits_for_a_reply_too(store: str) -> None:
     with troubled(store) as (system, trouble):
         trouble.before_reading = Failing(RuntimeError("bug"), nth=1)
         with pytest.raises(SessionCrashed):
