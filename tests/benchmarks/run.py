@@ -22,6 +22,7 @@ BENCHMARKS: Mapping[str, str] = {
     "crowd": "turns:sessions_at_once",
     "commits": "turns:commits",
     "growth": "turns:growth",
+    "latency": "latency:latency",
     "idle": "crowds:idle_sessions",
     "waiting": "crowds:waiting_sessions",
     "rebuild": "rebuilding:rebuild",
