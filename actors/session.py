@@ -277,7 +277,10 @@ class SessionActor(PooledActor):
         except TurnstreamError as error:
             if attempt.asker is None:
                 raise
+            error.session_id = error.session_id or self._id
             attempt.asker.fail(error)
+            if attempt.silenced and self._adopted:
+                self._decide(_Attempt(Resume(), silenced=True))  # or nobody asks the model again
 
     def _lose_turn(self) -> None:
         self._adopted = False
