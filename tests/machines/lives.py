@@ -1,0 +1,255 @@
+"""A process's life, as a system of puppets, and its callers with all they are told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from threading import Condition
+from typing import Any, cast
+
+import guarantees
+import witnessed
+from audience import Audience, Caller
+from guarantees import Recorded
+from msgspec import Struct
+from puppets import Answer, Kind, MortalStore, Order, Puppet, Stage
+from witnessed import Asked, Ran, Seen
+
+from turnstream.actors import ActorSystem, Agent, Reply, Turn
+from turnstream.events import (
+    CODEC,
+    ModelTurn,
+    TurnAborted,
+    TurnFailed,
+    TurnFinished,
+    TurnstreamError,
+    Usage,
+)
+from turnstream.projections import Phase, Running, SessionState, fold
+from turnstream.stores import EventStore
+
+WAIT = 10.0
+SESSION = "s"
+USED = Usage(input_tokens=3, output_tokens=2)
+
+
+class Settings(Struct, frozen=True):
+    """What all processes of a session agree on."""
+
+    model: Kind = "stream"
+    max_steps: int = 32
+    token_budget: int | None = None
+    tool_concurrency: int = 8
+    on_failure: str = "keep"
+
+
+class Life:
+    """A system on a store that outlives it, whose model and tools are puppets."""
+
+    def __init__(
+        self,
+        kept: EventStore,
+        settings: Settings,
+        audience: Audience,
+        moved: Condition,
+        witness: Callable[[Seen], None],
+    ) -> None:
+        self._kept, self._audience, self._moved = kept, audience, moved
+        self.store = MortalStore(kept, moved)
+        self.stage = Stage(moved, witness, self.seen)
+        agent = Agent(
+            "agent",
+            model=self.stage.model(settings.model),
+            tools=self.stage.tools,
+            max_steps=settings.max_steps,
+            token_budget=settings.token_budget,
+            tool_concurrency=settings.tool_concurrency,
+        )
+        store = cast("EventStore", self.store)
+        self.system = ActorSystem(agent, store=store, on_failure=settings.on_failure)
+        self.stage.generation = self.store.generation
+        self.session = self.system.session(SESSION)
+        self.callers: list[Caller] = []
+        self.answers: list[list[bool | TurnstreamError]] = []
+
+    def seen(self) -> int:
+        """The version of the stream."""
+        return version_of(self._kept)
+
+    @property
+    def recorded(self) -> Recorded:
+        """The stream."""
+        return events_of(self._kept)
+
+    def attend(self, ask: Callable[[], Turn | None]) -> Caller | None:
+        """Ask for a turn, and have somebody wait for it."""
+        asked_at = self.seen()
+        if (turn := ask()) is None:
+            return None
+        self.callers.append(self._audience.attend(turn, asked_at))
+        return self.callers[-1]
+
+    def ask(
+        self, reply: Reply[bool], request: str, caller: Caller | None = None
+    ) -> list[bool | TurnstreamError]:
+        """Have somebody wait for the reply."""
+        input_id = (lambda: caller.turn.input_id) if caller is not None else str
+        self.answers.append(self._audience.ask(reply, request, input_id))
+        return self.answers[-1]
+
+    def due(self, recorded: Recorded, state: SessionState) -> list[Puppet | None]:
+        """The calls that are to be under way in this process, by what the stream says; None for
+        one that is not yet, or not any more."""
+        turn = state.turn
+        if turn is None or turn.halt is not None:
+            return []
+        if turn.owner.generation != self.store.generation:
+            return []
+        if state.phase is Phase.MODEL:
+            since = witnessed.openings(recorded)[-1].version
+            return [self._asked(turn.turn_id, turn.steps + 1, since)]
+        return [
+            self._running(turn.turn_id, each.call.id, each.stage.attempt)
+            for each in turn.calls
+            if isinstance(each.stage, Running)
+        ]
+
+    def _asked(self, turn_id: str, step: int, since: int) -> Puppet | None:
+        for each in reversed(self.stage.puppets):
+            call = each.call
+            if isinstance(call, Asked) and (call.turn_id, call.step) == (turn_id, step):
+                if call.seen >= since:
+                    return each
+        return None
+
+    def _running(self, *wanted: object) -> Puppet | None:
+        for each in self.stage.puppets:
+            call = each.call
+            if isinstance(call, Ran) and (call.turn_id, call.call_id, call.attempt) == wanted:
+                return each
+        return None
+
+    def waits(self, caller: Caller, state: SessionState) -> bool:
+        """Whether the caller may still wait, by what the stream says."""
+        queued = {each.input_id for each in state.queued}
+        if caller.id in queued:
+            joins, turn = {each.input_id for each in state.joining}, state.turn
+            return caller.id not in joins or turn is None or turn.halt is None or turn.aborted
+        if state.turn is None or state.turn.halt is not None:
+            return False
+        return caller.id in {each.input_id for each in state.turn.inputs}
+
+    def goes_on(self, state: SessionState) -> bool:
+        """Whether a failed turn is about to be tried again, for an input that waits behind it."""
+        turn, queued = state.turn, {each.input_id for each in state.queued}
+        if turn is None or turn.halt is None or turn.aborted:
+            return False
+        return any(each.outcome is None and each.id in queued for each in self.callers)
+
+    def wake_what_can_not_be_stopped(self) -> None:
+        """Let functions return, which a close would have to give up."""
+        with self.stage.moved:
+            held = [each for each in self.stage.puppets if not each.is_async]
+        for each in held:
+            self.stage.let_go(each, improvised(each))
+
+    def puppet(self, kind: type[Asked | Ran], which: int = 0) -> Puppet | None:
+        """One of the calls that the stream wants to be under way."""
+        with self._moved:
+            recorded = self.recorded
+            due = self.due(recorded, fold(recorded))
+        mine = [each for each in due if each is not None and isinstance(each.call, kind)]
+        return mine[which % len(mine)] if mine else None
+
+    def unwanted(self) -> list[Puppet]:
+        """The calls that are still under way, although nobody wants them any more."""
+        with self._moved:
+            recorded = self.recorded
+            wanted = self.due(recorded, fold(recorded))
+            return [each for each in self.stage.puppets if each not in wanted]
+
+    def pull(self, kind: type[Asked | Ran], which: int, order: Order) -> None:
+        """Tell one of the calls that the stream wants how to end."""
+        if (puppet := self.puppet(kind, which)) is not None:
+            self.stage.let_go(puppet, order)
+
+    def settle(self) -> None:
+        """Wait until nothing moves but by a string, and everybody was told what there is."""
+        with self._moved:
+            if not self._moved.wait_for(lambda: not self._unsettled(), WAIT):
+                raise AssertionError(f"{self._unsettled()}, after {self.recorded[-3:]}")
+
+    def _unsettled(self) -> str:
+        """What still has to come; "" where nothing has."""
+        recorded, callers = self.recorded, self.callers
+        state = fold(recorded)
+        if not all(self.answers):
+            return "a request was not answered"
+        if not all(each.input_id is not None or each.outcome is not None for each in callers):
+            return "an input was neither accepted nor refused"
+        if None in self.due(recorded, state):
+            return "a call that is due is not under way"
+        if self.goes_on(state):
+            return "a failed turn is not tried again"
+        late = [each.id for each in callers if each.outcome is None and not self.waits(each, state)]
+        return f"callers of {late} were not told how it ended" if late else ""
+
+    def come_to_the_end(self) -> None:
+        """Resume and answer until nothing is unfinished."""
+        self.settle()
+        while (state := fold(self.recorded)).turn is not None or state.queued:
+            kind: type[Asked | Ran] = Asked if state.phase is Phase.MODEL else Ran
+            if (puppet := self.puppet(kind)) is not None:
+                self.stage.let_go(puppet, improvised(puppet))
+            else:
+                assert self.attend(self.session.resume) is not None
+            self.settle()
+
+    def end(self, seconds: float) -> bool:
+        """Close the system, whatever is under way let go."""
+        self.stage.let_all_go(improvised)
+        return self.system.close(seconds)
+
+
+def improvised(puppet: Puppet) -> Answer:
+    """How a call ends that nobody has an order for."""
+    return Answer(ModelTurn("improvised", usage=USED) if isinstance(puppet.call, Asked) else "late")
+
+
+def version_of(store: EventStore) -> int:
+    """The version of the session's stream."""
+    row = store.session(SESSION)
+    return row.version if row is not None else 0
+
+
+def events_of(store: EventStore) -> list[Any]:
+    """The session's stream, decoded."""
+    return [CODEC.decode(each.topic, each.payload) for each in store.read(SESSION)]
+
+
+def one_object(callers: Sequence[Caller], recorded: Recorded) -> None:
+    """Callers who waited for a turn when it ended were told the very same thing. (Who was not told
+    yet will be; and who was told of an earlier turn that failed does not wait any more.)"""
+    stops: dict[str, list[int]] = {}
+    for version, event in enumerate(recorded, 1):
+        if isinstance(event, TurnFinished | TurnFailed | TurnAborted):
+            since = stops.setdefault(event.turn_id, [0])[-1]
+            concerned = concerned_by(recorded[:version])
+            told = [
+                each.outcome
+                for each in callers
+                if since <= each.asked_at <= each.accepted_at < version
+                and each.input_id in concerned
+                and getattr(each.outcome, "turn_id", "") == event.turn_id
+            ]
+            assert all(each is told[0] for each in told), f"told different things: {told}"
+            stops[event.turn_id].append(version)
+
+
+def concerned_by(recorded: Recorded) -> set[str]:
+    """The inputs whose callers are told of the last event, the end of a turn: those that are part
+    of it, and where it failed those that were to join it."""
+    event, queue = recorded[-1], guarantees.Queue()
+    for place, each in enumerate(recorded[:-1]):
+        queue.take(place, each)
+    joining = queue.joining if isinstance(event, TurnFailed) else []
+    return {*witnessed.inputs_of(recorded, getattr(event, "turn_id", "")), *joining}
