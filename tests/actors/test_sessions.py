@@ -16,7 +16,6 @@ from turnstream.events import (
     AssistantMessage,
     MailboxFull,
     ModelTurn,
-    NotSupported,
     SystemClosed,
     ToolMessage,
     Usage,

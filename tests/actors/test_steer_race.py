@@ -31,7 +31,7 @@ from turnstream.events import (
 
 WAIT = 30
 ROUNDS = [300, pytest.param(10_000, marks=[pytest.mark.slow, pytest.mark.timeout(300)])]
-FEWER = [300, pytest.param(3000, marks=[pytest.mark.slow, pytest.mark.timeout(300)])]
+FEWER = [300, pytest.param(1000, marks=[pytest.mark.slow, pytest.mark.timeout(300)])]
 
 pytestmark = pytest.mark.usefixtures("switching_often")
 
