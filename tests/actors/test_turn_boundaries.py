@@ -24,6 +24,7 @@ from turnstream.events import (
     ToolMessage,
     TurnFinished,
     TurnStarted,
+    UnknownEvent,
     UserMessage,
 )
 from turnstream.stores import Append, EventStore, RowChange, open_store
@@ -350,7 +351,8 @@ def recorded_turns(led: Any, held: Any) -> Sequence[SessionEvent]:
         for turn in turns:
             turn.result(WAIT)
         assert inputs(session) == list("abcdef")
-        return [each.event for each in session.events()]
+        recorded = [each.event for each in session.events()]
+        return [each for each in recorded if not isinstance(each, UnknownEvent)]
 
 
 def stored(prefix: Sequence[SessionEvent]) -> EventStore:
