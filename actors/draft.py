@@ -41,11 +41,13 @@ class Draft:
     recorded may bring to an end."""
 
     def __init__(self, state: SessionState, rules: Rules, stamp: Stamp) -> None:
-        self.state, self.rules, self.stamp = state, rules, stamp
-        self.adopted = stamp.adopted
+        self.state: SessionState = state
+        self.rules: Rules = rules
+        self.stamp: Stamp = stamp
+        self.adopted: bool = stamp.adopted
         self.events: list[SessionEvent] = []
-        self.states = [state]
-        self.asking = state.phase is Phase.MODEL and self.owned
+        self.states: list[SessionState] = [state]
+        self.asking: bool = state.phase is Phase.MODEL and self.owned
 
     def record(self, event: SessionEvent) -> None:
         check_transition(self.state.phase, event)
