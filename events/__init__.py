@@ -5,11 +5,16 @@ Nothing here reads a clock, makes an id, starts a thread or touches a file: time
 in with the events.
 """
 
+from .approvals import Approval
 from .chain import Fault, digest, verify
 from .codec import CODEC, TOPICS, Codec, topic_of
 from .envelope import EncodedEvent, RecordedEvent, Replay, StoredRecord
 from .errors import (
     ActorError,
+    AgentDrifted,
+    ApprovalDecided,
+    ApprovalNotFound,
+    ArgumentsRefused,
     CorruptEvent,
     IllegalTransition,
     InputConflict,
@@ -112,11 +117,16 @@ __all__ = [
     "ActorError",
     "AgentConfigured",
     "AgentDriftDetected",
+    "AgentDrifted",
     "AgentHandedOff",
     "AnyEvent",
+    "Approval",
+    "ApprovalDecided",
+    "ApprovalNotFound",
     "ApprovalRequested",
     "ApprovalResolved",
     "ApprovalWithdrawn",
+    "ArgumentsRefused",
     "AssistantMessage",
     "Budget",
     "Codec",

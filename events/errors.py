@@ -19,6 +19,10 @@
     │   ├── NothingUnfinished     there is no turn to go on with
     │   ├── SessionReadOnly       the stream holds events this version does not know
     │   ├── SessionAwaitingApproval  a decision comes first
+    │   ├── ApprovalNotFound      no such approval
+    │   ├── ApprovalDecided       the decision was taken before
+    │   ├── ArgumentsRefused      edited arguments do not fit the tool
+    │   ├── AgentDrifted          the agent is not what began the turn
     │   ├── SessionCrashed        its actor failed; the stream is as it was
     │   ├── IllegalTransition     the event can't happen in this state
     │   └── InputConflict         a key was used before, with another input
@@ -199,6 +203,50 @@ class SessionAwaitingApproval(SessionError):
             session_id=session_id,
         )
         self.approval_ids = approval_ids
+
+
+class ApprovalNotFound(SessionError):
+    """No approval has this id, or its session is gone."""
+
+    code = "approval-not-found"
+
+
+class ApprovalDecided(SessionError):
+    """The decision was taken before, or the question withdrawn: ``decision`` says how it ended."""
+
+    code = "approval-decided"
+
+    def __init__(self, approval_id: str, decision: str, by: str = "") -> None:
+        how = decision if decision in ("approved", "rejected") else f"withdrawn ({decision})"
+        whom = f" by {by!r}" if by else ""
+        super().__init__(
+            f"approval {approval_id!r} was {how}{whom} before: nothing was changed; see what "
+            "waits now with approvals()"
+        )
+        self.approval_id = approval_id
+        self.decision = decision
+        self.by = by
+
+
+class ArgumentsRefused(SessionError):
+    """The edited arguments do not fit the tool. Nothing was decided."""
+
+    code = "arguments-refused"
+
+
+class AgentDrifted(SessionError):
+    """The agent differs from the one that began the turn; ``changes`` names what. Nothing was
+    appended."""
+
+    code = "agent-drifted"
+
+    def __init__(self, turn_id: str, changes: tuple[str, ...]) -> None:
+        super().__init__(
+            f"{turn_id} was begun by an agent that differs ({', '.join(changes)}): go on with that "
+            "one, choose on_agent_drift='warn', or drop the turn with discard_pending()",
+            turn_id=turn_id,
+        )
+        self.changes = changes
 
 
 class SessionCrashed(SessionError):

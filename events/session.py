@@ -11,6 +11,7 @@ from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
 
+from .approvals import OnExpiry
 from .messages import NO_USAGE, Content, Outcome, Policy, ToolCall, ToolSpec, Usage
 
 Status: TypeAlias = Literal["idle", "running", "failed", "aborted", "awaiting-approval"]
@@ -34,10 +35,14 @@ class ForkOrigin(Struct, frozen=True, gc=False):
 
 
 class Budget(Struct, frozen=True, gc=False, omit_defaults=True):
-    """What a turn may use: model calls and tokens (0: no limit)."""
+    """What a turn may use: model calls, tokens, tool calls and seconds of activity, and the tokens
+    of the session when it may begin (0: no limit)."""
 
     max_steps: int
     tokens: int = 0
+    tool_calls: int = 0
+    seconds: float = 0
+    session_tokens: int = 0
 
 
 class Owner(Struct, frozen=True, gc=False, order=True):
@@ -126,7 +131,7 @@ class ModelCallDiscarded(Event, frozen=True, tag="model_call_discarded"):
 
     turn_id: str
     step: int
-    reason: Literal["steered", "aborted", "retried", "stream-ended"]
+    reason: Literal["steered", "aborted", "retried", "stream-ended", "failed"]
     usage: Usage | None = None
 
 
@@ -156,6 +161,7 @@ class ApprovalRequested(Event, frozen=True, tag="approval_requested"):
     call_id: str
     reason: Literal["gated", "in-doubt"] = "gated"
     expires_at: datetime | None = None
+    on_expiry: OnExpiry = "reject"
     path: tuple[str, ...] = ()
 
 

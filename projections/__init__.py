@@ -9,7 +9,10 @@ from .phases import TRANSITIONS, Phase, check_transition
 from .session import evolve, fold
 from .state import (
     INITIAL,
+    Approved,
+    Decided,
     EndedTurn,
+    Gated,
     Halt,
     InDoubt,
     KeyedInput,
@@ -28,8 +31,11 @@ from .usage import SessionUsage, evolve_usage, fold_usage
 __all__ = [
     "INITIAL",
     "TRANSITIONS",
+    "Approved",
     "Checkpoint",
+    "Decided",
     "EndedTurn",
+    "Gated",
     "Halt",
     "InDoubt",
     "KeyedInput",

@@ -13,6 +13,9 @@ from ..events.errors import IllegalTransition
 from ..events.session import (
     AgentConfigured,
     AgentDriftDetected,
+    ApprovalRequested,
+    ApprovalResolved,
+    ApprovalWithdrawn,
     Event,
     InputApplied,
     InputQueued,
@@ -40,6 +43,8 @@ class Phase(Enum):
     """A turn is open and every call has its result: the model's answer is due."""
     TOOLS = "tools"
     """A turn is open and calls lack results."""
+    PAUSED = "paused"
+    """A turn is open, and calls wait for a decision: nothing happens before it."""
     ANSWERED = "answered"
     """A turn is open and its final answer is recorded: the turn ends."""
     HALTED = "halted"
@@ -52,6 +57,7 @@ _ANYWHERE: Mapping[type[Event], Phase | None] = {
     AgentConfigured: None,
     StateChanged: None,
 }
+_DECISIONS: tuple[type[Event], ...] = (ApprovalResolved, ApprovalWithdrawn)
 
 
 def _phase(
@@ -86,15 +92,27 @@ TRANSITIONS: Mapping[Phase, Mapping[type[Event], frozenset[Phase] | None]] = {
         ToolCallStarted,
         AgentDriftDetected,
         MODEL=(ToolResultRecorded,),
-        TOOLS=(ToolResultRecorded, TurnResumed),
+        TOOLS=(ToolResultRecorded, TurnResumed, ApprovalRequested, *_DECISIONS),
+        PAUSED=(ToolResultRecorded, ApprovalRequested, *_DECISIONS),
         IDLE=(TurnFailed, TurnAborted),
         HALTED=(TurnFailed, TurnAborted),
+    ),
+    Phase.PAUSED: _phase(
+        AgentDriftDetected,
+        ApprovalRequested,
+        MODEL=(ToolResultRecorded,),
+        TOOLS=(ToolResultRecorded, ToolCallStarted, *_DECISIONS),
+        PAUSED=(ToolResultRecorded, TurnResumed, *_DECISIONS),
+        IDLE=(TurnAborted,),
+        HALTED=(TurnAborted,),
     ),
     Phase.HALTED: _phase(
         AgentDriftDetected,
         ToolResultRecorded,
+        ApprovalWithdrawn,
         MODEL=(TurnResumed,),
         TOOLS=(TurnResumed,),
+        PAUSED=(TurnResumed,),
         ANSWERED=(TurnResumed,),
         IDLE=(TurnAborted,),
     ),

@@ -14,7 +14,6 @@ from msgspec.structs import replace
 from ..events.frozen import frozen
 from ..events.messages import (
     AssistantMessage,
-    Message,
     ToolCall,
     ToolMessage,
     Usage,
@@ -25,6 +24,9 @@ from ..events.session import (
     AgentConfigured,
     AgentDriftDetected,
     AnyEvent,
+    ApprovalRequested,
+    ApprovalResolved,
+    ApprovalWithdrawn,
     Event,
     InputApplied,
     InputQueued,
@@ -42,6 +44,8 @@ from ..events.session import (
     TurnStarted,
     UnknownEvent,
 )
+from . import deciding
+from .folding import Folding
 from .state import (
     ABORTED,
     INITIAL,
@@ -67,105 +71,15 @@ def evolve(state: SessionState, event: AnyEvent) -> SessionState:
 
 def fold(events: Iterable[AnyEvent], state: SessionState = INITIAL) -> SessionState:
     """The state after all of ``events``."""
-    folding, rules = _Folding(state), _RULES
+    folding, rules = Folding(state), _RULES
     for event in events:
         rules.get(type(event), _unfolded)(folding, event)
     return folding.folded()
 
 
-class _Folding:
-    """A state in the making, so that a long fold does not copy it at each event. ``said`` are
-    the messages to come after the ``spoken`` ones of the transcript."""
-
-    __slots__ = (
-        "agent",
-        "application",
-        "configured",
-        "discarded_usage",
-        "ended",
-        "keyed",
-        "queued",
-        "rekeyed",
-        "said",
-        "spoken",
-        "tenant",
-        "transcript",
-        "turn",
-        "turns",
-        "unfolded",
-        "usage",
-    )
-
-    def __init__(self, state: SessionState) -> None:
-        self.agent, self.tenant, self.configured = state.agent, state.tenant, state.configured
-        self.transcript, self.queued, self.turn = state.transcript, state.queued, state.turn
-        self.turns, self.ended, self.usage = state.turns, state.ended, state.usage
-        self.discarded_usage, self.application = state.discarded_usage, state.application
-        self.unfolded, self.keyed = state.unfolded, state.keyed
-        self.rekeyed: dict[str, KeyedInput] | None = None
-        self.said: list[Message] = []
-        self.spoken = len(state.transcript)
-
-    def folded(self) -> SessionState:
-        if self.said:
-            self.transcript = self.transcript.extended(self.said)
-        return SessionState(
-            self.agent,
-            self.tenant,
-            self.configured,
-            self.transcript,
-            self.queued,
-            self.turn,
-            self.turns,
-            self.ended,
-            self.keyed if self.rekeyed is None else self.rekeyed,
-            self.usage,
-            self.discarded_usage,
-            self.application,
-            self.unfolded,
-        )
-
-    @property
-    def length(self) -> int:
-        return self.spoken + len(self.said)
-
-    def take_back(self, base: int) -> None:
-        """Go back to the first ``base`` messages."""
-        self.transcript = self.transcript.extended(self.said).first(base)
-        self.said, self.spoken = [], len(self.transcript)
-
-    def take(self, ids: tuple[str, ...]) -> tuple[QueuedInput, ...]:
-        """Take these inputs out of the queue."""
-        queued = self.queued
-        if len(queued) == 1 and queued[0].input_id in ids:  # as nearly always
-            self.queued = ()
-            return queued
-        self.queued = tuple([each for each in queued if each.input_id not in ids])
-        return tuple([each for each in queued if each.input_id in ids])
-
-    def rekey(self, inputs: Iterable[QueuedInput], ended: EndedTurn | None) -> None:
-        """Note of the inputs that have a key how their turn ended; None: their keys are free."""
-        for each in inputs:
-            if each.key and ended is None:
-                self.own_keys().pop(each.key, None)
-            elif each.key:
-                self.own_keys()[each.key] = KeyedInput(each.input_id, each.content, ended)
-
-    def own_keys(self) -> dict[str, KeyedInput]:
-        """The keys as a dictionary that no state holds yet."""
-        if self.rekeyed is None:
-            self.rekeyed = dict(self.keyed)
-        return self.rekeyed
-
-    @property
-    def owes_results(self) -> bool:
-        """Whether calls lack results: then nothing may come between."""
-        return self.turn is not None and bool(self.turn.calls)
-
-
 E_ = TypeVar("E_", bound=Event)
-Rule: TypeAlias = Callable[[_Folding, E_], None]
-_RULES: dict[type[Any], Callable[[_Folding, Any], None]] = {}
+Rule: TypeAlias = Callable[[Folding, E_], None]
+_RULES: dict[type[Any], Callable[[Folding, Any], None]] = {}
 
 
 def _on(kind: type[E_]) -> Callable[[Rule[E_]], Rule[E_]]:
@@ -176,28 +90,28 @@ def _on(kind: type[E_]) -> Callable[[Rule[E_]], Rule[E_]]:
     return register
 
 
-def _unfolded(folding: _Folding, event: AnyEvent) -> None:
+def _unfolded(folding: Folding, event: AnyEvent) -> None:
     topic = event.topic if isinstance(event, UnknownEvent) else str(event.__struct_config__.tag)
     folding.unfolded = folding.unfolded or topic
 
 
 @_on(SessionStarted)
-def _started(folding: _Folding, event: SessionStarted) -> None:
+def _started(folding: Folding, event: SessionStarted) -> None:
     folding.agent, folding.tenant = event.agent, event.tenant
 
 
 @_on(AgentConfigured)
-def _configured(folding: _Folding, event: AgentConfigured) -> None:
+def _configured(folding: Folding, event: AgentConfigured) -> None:
     folding.configured = replace(event, prev="")
 
 
 @_on(StateChanged)
-def _state_changed(folding: _Folding, event: StateChanged) -> None:
+def _state_changed(folding: Folding, event: StateChanged) -> None:
     folding.application = event.value
 
 
 @_on(InputQueued)
-def _queued(folding: _Folding, event: InputQueued) -> None:
+def _queued(folding: Folding, event: InputQueued) -> None:
     turn_id = folding.turn.turn_id if folding.turn is not None else ""
     accepted = QueuedInput(event.input_id, event.content, event.policy, event.key, turn_id)
     folding.queued = (*folding.queued, accepted)
@@ -206,25 +120,32 @@ def _queued(folding: _Folding, event: InputQueued) -> None:
 
 
 @_on(InputWithdrawn)
-def _withdrawn(folding: _Folding, event: InputWithdrawn) -> None:
+def _withdrawn(folding: Folding, event: InputWithdrawn) -> None:
     folding.rekey(folding.take((event.input_id,)), None)
 
 
 @_on(TurnStarted)
-def _turn_started(folding: _Folding, event: TurnStarted) -> None:
+def _turn_started(folding: Folding, event: TurnStarted) -> None:
     if folding.owes_results:
         _unfolded(folding, event)
         return
     base, inputs = folding.length, folding.take(event.input_ids)
     folding.turn = OpenTurn(
-        event.turn_id, event.agent, event.budget, event.owner, base, inputs, event.run_id
-    )
+        event.turn_id,
+        event.agent,
+        event.budget,
+        event.owner,
+        base,
+        inputs,
+        event.run_id,
+        fingerprint=event.fingerprint,
+    ).at_work(event.at)
     folding.turns += 1
     folding.said += [UserMessage(each.content) for each in inputs]
 
 
 @_on(InputApplied)
-def _applied(folding: _Folding, event: InputApplied) -> None:
+def _applied(folding: Folding, event: InputApplied) -> None:
     if folding.owes_results:
         _unfolded(folding, event)
         return
@@ -235,7 +156,7 @@ def _applied(folding: _Folding, event: InputApplied) -> None:
 
 
 @_on(TurnResumed)
-def _turn_resumed(folding: _Folding, event: TurnResumed) -> None:
+def _turn_resumed(folding: Folding, event: TurnResumed) -> None:
     if (turn := folding.turn) is None:
         return
     calls = tuple([OpenCall(each.call, _doubted(each.stage)) for each in turn.calls])
@@ -245,9 +166,11 @@ def _turn_resumed(folding: _Folding, event: TurnResumed) -> None:
         halt=None,
         discarded=0,
         broken=0,
-        recoveries=turn.recoveries + (turn.halt is None),
+        recoveries=turn.recoveries + (turn.halt is None and not turn.is_paused),
+        fingerprint=event.fingerprint or turn.fingerprint,
+        clock=None,
         calls=calls,
-    )
+    ).at_work(event.at)
 
 
 def _doubted(stage: Stage) -> Stage:
@@ -255,7 +178,7 @@ def _doubted(stage: Stage) -> Stage:
 
 
 @_on(ModelTurnRecorded)
-def _model_turn(folding: _Folding, event: ModelTurnRecorded) -> None:
+def _model_turn(folding: Folding, event: ModelTurnRecorded) -> None:
     if (turn := folding.turn) is None:
         return
     if turn.calls:
@@ -275,7 +198,7 @@ def _model_turn(folding: _Folding, event: ModelTurnRecorded) -> None:
         calls=tuple([OpenCall(call, _REQUESTED) for call in calls]) if calls else (),
         tool_calls=turn.tool_calls + len(calls),
         usage=turn.usage + used,
-    )
+    ).at_work(event.at)
 
 
 def _frozen_call(call: ToolCall) -> ToolCall:
@@ -285,22 +208,23 @@ def _frozen_call(call: ToolCall) -> ToolCall:
 
 
 @_on(ModelCallDiscarded)
-def _discarded(folding: _Folding, event: ModelCallDiscarded) -> None:
+def _discarded(folding: Folding, event: ModelCallDiscarded) -> None:
     if (turn := folding.turn) is not None:
         broken = turn.broken + (event.reason == "stream-ended")
-        folding.turn = replace(turn, discarded=turn.discarded + 1, broken=broken)
+        turn = replace(turn, discarded=turn.discarded + 1, broken=broken)
+        folding.turn = turn.ticked(event.at)
         folding.discarded_usage = folding.discarded_usage + (event.usage or Usage())
 
 
 @_on(ToolCallStarted)
-def _call_started(folding: _Folding, event: ToolCallStarted) -> None:
+def _call_started(folding: Folding, event: ToolCallStarted) -> None:
     if (turn := folding.turn) is not None:
         calls = _staged(turn.calls, event.call_id, Running(event.attempt))
-        folding.turn = replace(turn, calls=calls)
+        folding.turn = replace(turn, calls=calls).at_work(event.at)
 
 
 @_on(ToolResultRecorded)
-def _call_settled(folding: _Folding, event: ToolResultRecorded) -> None:
+def _call_settled(folding: Folding, event: ToolResultRecorded) -> None:
     if (turn := folding.turn) is None:
         return
     calls, call_id, name = turn.calls, event.call_id, ""
@@ -310,23 +234,29 @@ def _call_settled(folding: _Folding, event: ToolResultRecorded) -> None:
     message = ToolMessage(call_id, name, render(event.content), event.outcome)
     if len(calls) == 1 and calls[0].call.id == call_id:  # as mostly
         folding.said.append(message)
-        folding.turn = replace(turn, calls=(), recoveries=0)
+        folding.turn = replace(turn, calls=(), recoveries=0).ticked(event.at)
         return
     calls = _staged(calls, call_id, Settled(message))
     results = [each.stage.message for each in calls if isinstance(each.stage, Settled)]
     if len(results) == len(calls):
         folding.said += results
         calls = ()
-    folding.turn = replace(turn, calls=calls, recoveries=0)
+    turn = replace(turn, calls=calls, recoveries=0)
+    folding.turn = turn.at_rest(event.at) if turn.is_paused else turn.ticked(event.at)
+
+
+_on(ApprovalRequested)(deciding.requested)
+_on(ApprovalResolved)(deciding.resolved)
+_on(ApprovalWithdrawn)(deciding.withdrawn)
 
 
 @_on(AgentDriftDetected)
-def _drifted(folding: _Folding, event: AgentDriftDetected) -> None:
+def _drifted(folding: Folding, event: AgentDriftDetected) -> None:
     pass
 
 
 @_on(TurnFinished)
-def _turn_finished(folding: _Folding, event: TurnFinished) -> None:
+def _turn_finished(folding: Folding, event: TurnFinished) -> None:
     if (turn := folding.turn) is None:
         return
     if turn.calls:
@@ -340,22 +270,23 @@ def _turn_finished(folding: _Folding, event: TurnFinished) -> None:
 
 
 @_on(TurnFailed)
-def _turn_failed(folding: _Folding, event: TurnFailed) -> None:
+def _turn_failed(folding: Folding, event: TurnFailed) -> None:
     if (turn := folding.turn) is None:
         return
     if event.kept:
-        folding.turn = replace(turn, halt=Halt(event.code, event.error))
+        folding.turn = replace(turn.at_rest(event.at), halt=Halt(event.code, event.error))
     else:
         _drop(folding, turn)
         folding.rekey(turn.inputs, None)
 
 
 @_on(TurnAborted)
-def _turn_aborted(folding: _Folding, event: TurnAborted) -> None:
+def _turn_aborted(folding: Folding, event: TurnAborted) -> None:
     if (turn := folding.turn) is None:
         return
     if event.kept:
-        folding.turn = replace(turn, halt=Halt(ABORTED, "the turn was stopped"))
+        stopped = Halt(ABORTED, "the turn was stopped")
+        folding.turn = replace(turn.at_rest(event.at), halt=stopped)
     else:
         _drop(folding, turn)
         length = folding.length
@@ -363,7 +294,7 @@ def _turn_aborted(folding: _Folding, event: TurnAborted) -> None:
         folding.rekey(turn.inputs, ended)
 
 
-def _drop(folding: _Folding, turn: OpenTurn) -> None:
+def _drop(folding: Folding, turn: OpenTurn) -> None:
     folding.turn = None
     folding.take_back(turn.base)
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from ..events.approvals import Approval, OnExpiry
 from ..events.messages import (
     NO_USAGE,
     AssistantMessage,
@@ -37,13 +40,35 @@ class InDoubt(Struct, frozen=True, gc=False, tag=True):
     attempt: int
 
 
+class Gated(Struct, frozen=True, gc=False, tag=True):
+    """The call waits for a decision. ``attempts`` is how often it ran before: 0, or it is in
+    doubt."""
+
+    approval_id: str
+    attempts: int
+    requested_at: datetime
+    expires_at: datetime | None = None
+    on_expiry: OnExpiry = "reject"
+    path: tuple[str, ...] = ()
+
+    def is_over(self, at: datetime) -> bool:
+        """Whether the call is to be rejected by that time, as no decision came."""
+        return self.on_expiry == "reject" and self.expires_at is not None and self.expires_at <= at
+
+
+class Approved(Struct, frozen=True, gc=False, tag=True):
+    """The call may run now. ``attempts`` is how often it ran before."""
+
+    attempts: int
+
+
 class Settled(Struct, frozen=True, gc=False, tag=True):
     """The call has its result."""
 
     message: ToolMessage
 
 
-Stage: TypeAlias = Requested | Running | InDoubt | Settled
+Stage: TypeAlias = Requested | Gated | Approved | Running | InDoubt | Settled
 
 
 class OpenCall(Struct, frozen=True, gc=False):
@@ -77,7 +102,8 @@ class OpenTurn(Struct, frozen=True, gc=False):
     """The turn that has not ended yet. ``base`` is the length of the transcript before it;
     ``inputs`` are those it began with and those that joined it. ``discarded`` counts the model
     calls of the current step that came to nothing, and ``broken`` those of them whose stream
-    broke off; ``recoveries`` counts the lost nodes since anything was recorded."""
+    broke off; ``recoveries`` counts the lost nodes since anything was recorded. Where the budget
+    has a limit of time, ``active`` is how long the turn was active up to ``clock``, in seconds."""
 
     turn_id: str
     agent: str
@@ -90,10 +116,77 @@ class OpenTurn(Struct, frozen=True, gc=False):
     discarded: int = 0
     broken: int = 0
     recoveries: int = 0
+    fingerprint: str = ""
+    active: float = 0
+    clock: datetime | None = None
     calls: tuple[OpenCall, ...] = ()
     tool_calls: int = 0
     usage: Usage = NO_USAGE
     halt: Halt | None = None
+
+    def active_at(self, at: datetime) -> float:
+        """How long the turn was active by that time, in seconds; time in which it was paused,
+        halted or lost does not count."""
+        if self.clock is None:
+            return self.active
+        return self.active + max((at - self.clock).total_seconds(), 0)
+
+    def at_rest(self, at: datetime) -> OpenTurn:
+        """The turn when nothing in it goes on from that time."""
+        if not self.budget.seconds:
+            return self
+        return replace(self, active=self.active_at(at), clock=None)
+
+    def ticked(self, at: datetime) -> OpenTurn:
+        """The turn at that time, at work or at rest as before: who decides where nothing runs
+        does not set it going."""
+        return self if self.clock is None else self.at_work(at)
+
+    def at_work(self, at: datetime) -> OpenTurn:
+        """The turn when something in it goes on from that time."""
+        if not self.budget.seconds:
+            return self
+        return replace(self, active=self.active_at(at), clock=at)
+
+    @property
+    def gated(self) -> list[tuple[ToolCall, Gated]]:
+        """The calls that wait for a decision, in order."""
+        return [(each.call, each.stage) for each in self.calls if isinstance(each.stage, Gated)]
+
+    @property
+    def results(self) -> list[ToolMessage]:
+        """The results there are already of the calls that are being answered, in call order."""
+        return [each.stage.message for each in self.calls if isinstance(each.stage, Settled)]
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether nothing goes on before a decision."""
+        stages = [each.stage for each in self.calls]
+        if not any(isinstance(stage, Gated) for stage in stages):
+            return False
+        return all(isinstance(stage, (Gated, Settled, Requested)) for stage in stages)
+
+    @property
+    def next_expiry(self) -> datetime | None:
+        """When the first of the decisions is no longer waited for; None where all are."""
+        ends = [gated.expires_at for _, gated in self.gated if gated.on_expiry == "reject"]
+        return min((each for each in ends if each is not None), default=None)
+
+    def approval(self, session_id: str, call: ToolCall, gated: Gated) -> Approval:
+        """The question that a gated call stands for."""
+        return Approval(
+            gated.approval_id,
+            session_id,
+            self.turn_id,
+            call.id,
+            call.name,
+            call.arguments,
+            gated.requested_at,
+            "in-doubt" if gated.attempts else "gated",
+            gated.expires_at,
+            gated.on_expiry,
+            gated.path,
+        )
 
     @property
     def aborted(self) -> bool:
@@ -120,6 +213,14 @@ class KeyedInput(Struct, frozen=True, gc=False):
     ended: EndedTurn | None = None
 
 
+class Decided(Struct, frozen=True, gc=False):
+    """How a question ended: ``approved``, ``rejected``, or why it was withdrawn."""
+
+    decision: str
+    by: str = ""
+    note: str = ""
+
+
 class SessionState(Struct, frozen=True, gc=False):
     """The fold of a session's stream. ``transcript`` includes the open turn's messages;
     ``ended`` is the last turn that joined the conversation; ``unfolded`` is the topic of the first
@@ -134,6 +235,7 @@ class SessionState(Struct, frozen=True, gc=False):
     turns: int = 0
     ended: EndedTurn | None = None
     keyed: Mapping[str, KeyedInput] = {}
+    decided: Mapping[str, Decided] = {}
     usage: Usage = NO_USAGE
     discarded_usage: Usage = NO_USAGE
     application: Any = None
@@ -148,7 +250,7 @@ class SessionState(Struct, frozen=True, gc=False):
         if turn.halt is not None:
             return Phase.HALTED
         if turn.calls:
-            return Phase.TOOLS
+            return Phase.PAUSED if turn.is_paused else Phase.TOOLS
         answered = type(self.transcript.last) is AssistantMessage
         return Phase.ANSWERED if answered and len(self.transcript) > turn.base else Phase.MODEL
 
@@ -160,8 +262,19 @@ class SessionState(Struct, frozen=True, gc=False):
                 return "running" if self.queued else "idle"
             case Phase.HALTED:
                 return "aborted" if self.turn is not None and self.turn.aborted else "failed"
+            case Phase.PAUSED:
+                return "awaiting-approval"
+            case Phase.TOOLS if self.turn is not None and self.turn.gated:
+                return "awaiting-approval"
             case _:
                 return "running"
+
+    def approvals(self, session_id: str) -> tuple[Approval, ...]:
+        """The decisions that the session waits for, in call order."""
+        turn = self.turn
+        if turn is None or not turn.calls:
+            return ()
+        return tuple([turn.approval(session_id, *each) for each in turn.gated])
 
     @property
     def joining(self) -> tuple[QueuedInput, ...]:

@@ -5,16 +5,18 @@ from __future__ import annotations
 import sqlite3
 from functools import cache
 
+from ..events.approvals import dump_approvals
 from ..events.errors import SessionDeleted, WrongExpectedVersion
 from .port import Append, Appended
 from .rows import microseconds
 
 START = (
-    "INSERT INTO sessions (id, version, status, agent, tenant, created, updated) "
-    "VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
+    "INSERT INTO sessions (id, version, status, agent, tenant, created, updated, approvals) "
+    "VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
 )
 ADVANCE = (
-    "UPDATE sessions SET version = ?, status = ?, agent = ?, tenant = ?, updated = ? "
+    "UPDATE sessions SET version = ?, status = ?, agent = ?, tenant = ?, updated = ?, "
+    "approvals = ? "
     "WHERE id = ? AND version = ? AND deleted IS NULL"
 )
 INSERT = "INSERT INTO stored_events (originator_id, originator_version, topic, state) VALUES "
@@ -52,11 +54,13 @@ def write_once(cursor: sqlite3.Cursor, append: Append) -> Appended:
 def _set_row(cursor: sqlite3.Cursor, append: Append) -> None:
     sid, expected, row = append.session_id, append.expected_version, append.row
     version, at = expected + len(append.events), microseconds(row.at)
+    waiting = dump_approvals(row.approvals)
     if expected > 0:
-        change = (version, row.status, row.agent, row.tenant, at, sid, expected)
+        change = (version, row.status, row.agent, row.tenant, at, waiting, sid, expected)
         cursor.execute(ADVANCE, change)
     else:
-        cursor.execute(START, (sid, version, row.status, row.agent, row.tenant, at, at))
+        begun = (sid, version, row.status, row.agent, row.tenant, at, at, waiting)
+        cursor.execute(START, begun)
 
 
 def _conflict(cursor: sqlite3.Cursor, append: Append) -> WrongExpectedVersion | SessionDeleted:

@@ -36,7 +36,10 @@ from .specimens import (
     NO_IDS,
     NOON,
     PATIENCE,
+    STRANGE,
     append_of,
+    approval,
+    event,
     following,
     refusal,
     take,
@@ -208,6 +211,19 @@ class StoreConformance:
             assert (row.version, row.status, row.agent, row.tenant) == (2, "running", "coder", "")
             assert (row.created, row.updated) == (NOON, later)
             assert list(store.sessions()) == [row]
+
+    def test_a_row_holds_the_approvals_of_its_last_append(self, tmp_path: Path) -> None:
+        waiting = tuple(approval(n, value) for n, value in enumerate(STRANGE))
+        with self.store(tmp_path) as store:
+            for version, held in enumerate((waiting, (), waiting[:1])):
+                row = RowChange("awaiting-approval", "planner", NOON, approvals=held)
+                store.append(Append("s", version, (event(),), row))
+                found = store.session("s")
+                assert found is not None
+                assert repr(found.approvals) == repr(held)
+                assert [repr(each) for each in store.sessions()] == [repr(found)]
+            store.delete("s")
+            assert not store.sessions()
 
     def test_every_filter_given_must_match(self, tmp_path: Path) -> None:
         with self.store(tmp_path) as store:

@@ -142,7 +142,9 @@ class MemoryStore:
     def _row(self, append: Append, version: int) -> SessionRow:
         sid, row = append.session_id, append.row
         created = self._rows[sid].created if sid in self._rows else row.at
-        return SessionRow(sid, version, row.status, row.agent, row.tenant, created, row.at)
+        return SessionRow(
+            sid, version, row.status, row.agent, row.tenant, created, row.at, row.approvals
+        )
 
 
 def _written_before(append: Append, stream: Sequence[StoredRecord]) -> Appended:

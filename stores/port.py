@@ -14,18 +14,20 @@ from typing import Protocol
 
 from msgspec import Struct
 
+from ..events.approvals import Approval
 from ..events.envelope import EncodedEvent, Replay, StoredRecord
 from ..events.errors import StoreError
 from ..events.session import Status
 
 
 class RowChange(Struct, frozen=True, gc=False):
-    """What an append makes of the session's row."""
+    """What an append makes of the session's row; ``approvals`` are the decisions it waits for."""
 
     status: Status
     agent: str
     at: datetime
     tenant: str = ""
+    approvals: tuple[Approval, ...] = ()
 
 
 class Append(Struct, frozen=True, gc=False):
@@ -54,6 +56,7 @@ class SessionRow(Struct, frozen=True, gc=False):
     tenant: str
     created: datetime
     updated: datetime
+    approvals: tuple[Approval, ...] = ()
 
 
 class Subscription(Protocol):

@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 from msgspec.json import Decoder
 
+from ..events.approvals import load_approvals
 from ..events.session import Status
 from .port import SessionRow
 
@@ -17,7 +18,7 @@ MICROSECOND = timedelta(microseconds=1)
 
 LISTING = (
     "SELECT json_group_array("
-    "json_array(id, version, status, agent, tenant, created, updated)) "
+    "json_array(id, version, status, agent, tenant, created, updated, approvals)) "
     "FROM (SELECT * FROM sessions WHERE deleted IS NULL "
     "AND (:status IS NULL OR status = :status) "
     "AND (:agent IS NULL OR agent = :agent) "
@@ -25,18 +26,18 @@ LISTING = (
     "ORDER BY updated DESC, id LIMIT :most)"
 )
 FIND = (
-    "SELECT id, version, status, agent, tenant, created, updated FROM sessions "
+    "SELECT id, version, status, agent, tenant, created, updated, approvals FROM sessions "
     "WHERE id = ? AND deleted IS NULL"
 )
 BURY = (
-    "UPDATE sessions SET deleted = ?, status = '', agent = '', tenant = '' "
+    "UPDATE sessions SET deleted = ?, status = '', agent = '', tenant = '', approvals = '' "
     "WHERE id = ? AND deleted IS NULL"
 )
 FORGET = "DELETE FROM stored_events WHERE originator_id = ?"
 DRAW = "UPDATE generations SET last = last + 1"
 DRAWN = "SELECT last FROM generations"
 
-Listed: TypeAlias = tuple[str, int, Status, str, str, int, int]
+Listed: TypeAlias = tuple[str, int, Status, str, str, int, int, str]
 _listed = Decoder(list[Listed]).decode
 
 
@@ -82,6 +83,7 @@ def microseconds(time: datetime) -> int:
 
 
 def _session_row(row: Listed) -> SessionRow:
-    session_id, version, status, agent, tenant, created, updated = row
+    session_id, version, status, agent, tenant, created, updated, approvals = row
     begun, changed = EPOCH + created * MICROSECOND, EPOCH + updated * MICROSECOND
-    return SessionRow(session_id, version, status, agent, tenant, begun, changed)
+    waiting = load_approvals(approvals)
+    return SessionRow(session_id, version, status, agent, tenant, begun, changed, waiting)

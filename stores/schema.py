@@ -43,6 +43,10 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "PRAGMA application_id = 0x74737472",
         "PRAGMA user_version = 1",
     ),
+    (
+        "ALTER TABLE sessions ADD COLUMN approvals TEXT NOT NULL DEFAULT ''",
+        "PRAGMA user_version = 2",
+    ),
 )
 
 

@@ -7,8 +7,9 @@ from datetime import UTC, datetime
 from itertools import islice
 from queue import SimpleQueue
 from threading import Barrier, Thread
-from typing import TypeVar
+from typing import Any, TypeVar
 
+from ..events.approvals import Approval
 from ..events.envelope import EncodedEvent, StoredRecord
 from ..events.session import Status
 from .port import Append, RowChange
@@ -30,6 +31,19 @@ NO_IDS = ("", "a\0b", "x\n", "\ud800", "\x1b[2J", "x" * 5000)
 def event(text: str = "x", topic: str = "noted") -> EncodedEvent:
     """An event with this payload."""
     return EncodedEvent(topic, text.encode())
+
+
+STRANGE: Sequence[Any] = (
+    {"path": "a", "n": 2**70, "x": float("nan")},
+    {"$key": [b"\0", "\ud83d"], "when": NOON},
+    {},
+)
+
+
+def approval(number: int, arguments: dict[str, Any]) -> Approval:
+    """A decision that a session waits for."""
+    place = f"s/turn-1.1.{number}"
+    return Approval(place, "s", "turn-1", f"c{number}", "remove", arguments, NOON)
 
 
 def append_of(

@@ -174,6 +174,15 @@ EVENTS: dict[str, SessionEvent] = {
         expires_at=AT + timedelta(hours=1),
         path=("c7", "c8"),
     ),
+    "approval_requested.kept": ApprovalRequested(
+        at=AT,
+        prev=PREV,
+        approval_id="a1",
+        turn_id="t1",
+        call_id="c1",
+        expires_at=AT + timedelta(hours=1),
+        on_expiry="keep",
+    ),
     "approval_resolved": ApprovalResolved(
         at=AT,
         prev=PREV,
@@ -260,5 +269,11 @@ def test_the_event_encodes_to_the_golden_bytes(name: str) -> None:
 
 @pytest.mark.parametrize("name", EVENTS)
 def test_golden_bytes_name_every_field_of_the_event(name: str) -> None:
+    """In one file or another, as a field may be added, with a default."""
     if "." not in name:
-        assert set(json.loads(stored(name))) == set(type(EVENTS[name]).__struct_fields__)
+        named = {field for file in EVENTS if file.split(".")[0] == name for field in fields(file)}
+        assert named - {"$tagged"} == set(type(EVENTS[name]).__struct_fields__)
+
+
+def fields(name: str) -> list[str]:
+    return list(json.loads(stored(name)))

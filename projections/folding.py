@@ -1,0 +1,123 @@
+"""A session's state in the making."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from msgspec.structs import replace
+
+from ..events.messages import AssistantMessage, Message, ToolCall, Usage
+from ..events.session import AgentConfigured
+from .state import Decided, EndedTurn, KeyedInput, OpenTurn, QueuedInput, SessionState
+from .transcript import Transcript
+
+
+class Folding:
+    """A state in the making, so that a long fold does not copy it at each event. ``said`` are
+    the messages to come after the ``spoken`` ones of the transcript."""
+
+    __slots__ = (
+        "agent",
+        "application",
+        "configured",
+        "decided",
+        "discarded_usage",
+        "ended",
+        "keyed",
+        "queued",
+        "rekeyed",
+        "said",
+        "spoken",
+        "tenant",
+        "transcript",
+        "turn",
+        "turns",
+        "unfolded",
+        "usage",
+    )
+
+    def __init__(self, state: SessionState) -> None:
+        self.agent: str = state.agent
+        self.tenant: str = state.tenant
+        self.configured: AgentConfigured | None = state.configured
+        self.transcript: Transcript = state.transcript
+        self.queued: tuple[QueuedInput, ...] = state.queued
+        self.turn: OpenTurn | None = state.turn
+        self.turns: int = state.turns
+        self.ended: EndedTurn | None = state.ended
+        self.usage: Usage = state.usage
+        self.discarded_usage: Usage = state.discarded_usage
+        self.application: Any = state.application
+        self.unfolded: str = state.unfolded
+        self.keyed: Mapping[str, KeyedInput] = state.keyed
+        self.decided: Mapping[str, Decided] = state.decided
+        self.rekeyed: dict[str, KeyedInput] | None = None
+        self.said: list[Message] = []
+        self.spoken: int = len(state.transcript)
+
+    def folded(self) -> SessionState:
+        if self.said:
+            self.transcript = self.transcript.extended(self.said)
+        return SessionState(
+            self.agent,
+            self.tenant,
+            self.configured,
+            self.transcript,
+            self.queued,
+            self.turn,
+            self.turns,
+            self.ended,
+            self.keyed if self.rekeyed is None else self.rekeyed,
+            self.decided,
+            self.usage,
+            self.discarded_usage,
+            self.application,
+            self.unfolded,
+        )
+
+    @property
+    def length(self) -> int:
+        return self.spoken + len(self.said)
+
+    def take_back(self, base: int) -> None:
+        """Go back to the first ``base`` messages."""
+        self.transcript = self.transcript.extended(self.said).first(base)
+        self.said, self.spoken = [], len(self.transcript)
+
+    def take(self, ids: tuple[str, ...]) -> tuple[QueuedInput, ...]:
+        """Take these inputs out of the queue."""
+        queued = self.queued
+        if len(queued) == 1 and queued[0].input_id in ids:  # as nearly always
+            self.queued = ()
+            return queued
+        self.queued = tuple([each for each in queued if each.input_id not in ids])
+        return tuple([each for each in queued if each.input_id in ids])
+
+    def edit_call(self, call: ToolCall) -> None:
+        """Put a call in place of the one with its id in the last message, which asked for it: the
+        model is to see what runs."""
+        last = self.said[-1] if self.said else self.transcript.last
+        assert isinstance(last, AssistantMessage)
+        calls = tuple([call if each.id == call.id else each for each in last.tool_calls])
+        self.take_back(self.length - 1)
+        self.said.append(replace(last, tool_calls=calls))
+
+    def rekey(self, inputs: Iterable[QueuedInput], ended: EndedTurn | None) -> None:
+        """Note of the inputs that have a key how their turn ended; None: their keys are free."""
+        for each in inputs:
+            if each.key and ended is None:
+                self.own_keys().pop(each.key, None)
+            elif each.key:
+                self.own_keys()[each.key] = KeyedInput(each.input_id, each.content, ended)
+
+    def own_keys(self) -> dict[str, KeyedInput]:
+        """The keys as a dictionary that no state holds yet."""
+        if self.rekeyed is None:
+            self.rekeyed = dict(self.keyed)
+        return self.rekeyed
+
+    @property
+    def owes_results(self) -> bool:
+        """Whether calls lack results: then nothing may come between."""
+        return self.turn is not None and bool(self.turn.calls)
