@@ -5,6 +5,7 @@ happens next is decided by pure functions (``decider``); everything else here ca
 """
 
 from .agent import Agent
+from .choosing import AgentContext
 from .handles import Pending, Session, View
 from .importing import import_transcript, transcript_events
 from .models import (
@@ -16,6 +17,7 @@ from .models import (
     ToolCallDelta,
 )
 from .results import (
+    ApprovalShown,
     ErrorShown,
     InputJoined,
     InputShown,
@@ -30,12 +32,15 @@ from .results import (
     TurnResult,
 )
 from .system import ActorSystem, EventSubscription
-from .tools import Tool, ToolContext, tool
+from .tools import NOT_DONE, Tool, ToolContext, tool
 from .turns import Reply, Turn, TurnStream
 
 __all__ = [
+    "NOT_DONE",
     "ActorSystem",
     "Agent",
+    "AgentContext",
+    "ApprovalShown",
     "Delta",
     "ErrorShown",
     "EventSubscription",

@@ -20,6 +20,7 @@ from ..events.errors import (
 )
 from ..events.messages import NO_USAGE, AssistantMessage
 from ..events.session import (
+    ApprovalRequested,
     InputApplied,
     InputQueued,
     InputWithdrawn,
@@ -34,10 +35,12 @@ from ..events.session import (
     TurnStarted,
 )
 from ..projections import EndedTurn, QueuedInput, SessionState
+from ..projections.phases import Phase
 from .commands import Command, Continue, Submit, Withdraw
 from .draft import Decision
 from .feed import Feed
 from .results import (
+    ApprovalShown,
     InputJoined,
     InputShown,
     ModelTurnShown,
@@ -87,12 +90,12 @@ class Callers:
         asker.accept(input_id)
         if ended := _ended(before, command, input_id):
             asker.finish(result_of(before, ended))
-        elif not input_id:
-            asker.fail(self._nothing_unfinished())
-        elif _is_in_turn(before, input_id):
+        elif any(each.input_id == input_id for each in decision.accepted):
+            self._wait(decision, input_id, asker)
+        elif before.turn is not None:
             self._joined.append(asker)
         else:
-            self._wait(decision, input_id, asker)
+            asker.fail(self._nothing_unfinished())
 
     def tell(self, decision: Decision, command: Command, first: int) -> None:
         """Tell everybody concerned what happened; ``first`` is the first event's version."""
@@ -101,6 +104,8 @@ class Callers:
             self._tell(event, first + place, before, after)
             if isinstance(event, InputWithdrawn):
                 self._take_back(event.input_id, after, command)
+        if decision.state.phase is Phase.PAUSED:
+            self._finish(_paused(decision.state, self._session_id))
 
     def sponsors(self, state: SessionState) -> bool:
         """Whether a failed turn is to be tried again for the sake of a waiting input."""
@@ -149,10 +154,19 @@ class Callers:
                 self._finish(_aborted(before, after))
             case TurnFailed():
                 self.fail_turn(self._error(event), before.joining)
+            case ApprovalRequested(turn_id=turn_id, approval_id=approval_id):
+                self._show_approval(turn_id, version, approval_id, after)
             case _:
                 pass
         if (feed := self.feed) is not None and (item := _item(event, version, after)) is not None:
             feed.publish(item)
+
+    def _show_approval(
+        self, turn_id: str, version: int, approval_id: str, state: SessionState
+    ) -> None:
+        for each in state.approvals(self._session_id) if self.feed is not None else ():
+            if each.id == approval_id and self.feed is not None:
+                self.feed.publish(ApprovalShown(turn_id, version, each))
 
     def _finish(self, result: TurnResult) -> None:
         joined, self._joined, self._sponsor = self._joined, [], ""
@@ -213,17 +227,12 @@ def _input_of(decision: Decision, command: Command) -> str:
 def _ended(state: SessionState, command: Command, input_id: str) -> EndedTurn | None:
     """How the turn of a request ended, where it did before: the last one, where there is nothing
     to go on with."""
-    if not input_id:
+    if not input_id and state.turn is None:
         return state.ended
     if isinstance(command, (Submit, Continue)) and command.key:
         known = state.keyed.get(command.key)
         return known.ended if known is not None else None
     return None
-
-
-def _is_in_turn(state: SessionState, input_id: str) -> bool:
-    turn = state.turn
-    return turn is not None and any(each.input_id == input_id for each in turn.inputs)
 
 
 def result_of(state: SessionState, ended: EndedTurn) -> TurnResult:
@@ -235,6 +244,21 @@ def result_of(state: SessionState, ended: EndedTurn) -> TurnResult:
         ended.base,
         ended.steps,
         ended.usage,
+    )
+
+
+def _paused(state: SessionState, session_id: str) -> TurnResult:
+    """The result of a turn that waits for decisions."""
+    turn = state.turn
+    assert turn is not None
+    return TurnResult(
+        turn.turn_id,
+        "awaiting-approval",
+        (*state.transcript, *turn.results),
+        turn.base,
+        turn.steps,
+        turn.usage,
+        state.approvals(session_id),
     )
 
 

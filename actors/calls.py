@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from hashlib import sha256
 
 from ..events.errors import (
     InvalidModelTurn,
@@ -18,10 +17,10 @@ from ..events.errors import (
     ToolError,
     Unstorable,
 )
+from ..events.messages import Usage
 from ..events.session import ToolCallStarted
 from ..events.values import plain
 from ..projections import OpenTurn, SessionState
-from .agent import ReadyAgent
 from .commands import Command, ModelAnswered, ModelBroke, ToolReturned
 from .effects import (
     Abandoned,
@@ -36,19 +35,22 @@ from .effects import (
 )
 from .feed import Feed
 from .gate import Gate
-from .models import Delta, ModelRequest, model_turn
+from .models import Delta, ModelRequest, is_usage, model_turn
+from .ready import ReadyAgent
 from .results import emitted
-from .tools import Tool, ToolContext
+from .tools import Tool, ToolContext, idempotency_key
 
 Post = Callable[[Command, "Call", BaseException | None], None]
 
 
 class Call:
-    """One call under way: its gate, and what runs behind it once it started."""
+    """One call under way: its gate, what runs behind it once it started, and what it is known to
+    have used so far."""
 
-    __slots__ = ("gate", "running")
+    __slots__ = ("gate", "running", "usage")
 
     def __init__(self) -> None:
+        self.usage: Usage | None = None
         self.gate: Gate = Gate()
         self.running: Running | None = None
 
@@ -65,6 +67,11 @@ class Calls:
     def running(self) -> bool:
         """Whether anything is under way."""
         return self._model is not None or bool(self._tools)
+
+    @property
+    def asking(self) -> bool:
+        """Whether a model call is under way."""
+        return self._model is not None
 
     def finished(self, call: Call) -> bool:
         """Note that ``call`` came back; false where it is no longer wanted."""
@@ -103,11 +110,11 @@ class Calls:
         attempt, timeout = turn.discarded + 1, ready.agent.model_timeout
 
         def settle(settled: Settled) -> None:
-            command, cause = _model_command(settled, request, attempt, ready)
+            command, cause = _model_command(settled, request, attempt, ready, call.usage)
             self._post(command, call, cause)
 
         call.running = self._effects.run(
-            partial(ready.ask, request, partial(_show, call.gate, feed, request.turn_id)),
+            partial(ready.ask, request, partial(_show, call, feed, request.turn_id)),
             is_async=ready.model_is_async,
             gate=call.gate,
             opens="result",
@@ -123,7 +130,15 @@ class Calls:
         requested = next(each.call for each in turn.calls if each.call.id == event.call_id)
         tool, call = ready.tools[requested.name], Call()
         self._tools.add(call)
-        context = self._context(state, event, call.gate)
+        context = ToolContext(
+            self._session_id,
+            event.turn_id,
+            event.call_id,
+            idempotency_key(self._session_id, event.turn_id, event.call_id),
+            event.attempt,
+            state.application,
+            lambda: call.gate.cancelled,
+        )
 
         def settle(settled: Settled) -> None:
             self._post(_tool_command(settled, event, tool), call, None)
@@ -134,7 +149,7 @@ class Calls:
             gate=call.gate,
             opens="entry",
             session_id=self._session_id,
-            timeout=tool.timeout,
+            timeout=tool.options.timeout,
             post=settle,
         )
 
@@ -148,27 +163,17 @@ class Calls:
             turn.steps + 1,
         )
 
-    def _context(self, state: SessionState, event: ToolCallStarted, gate: Gate) -> ToolContext:
-        key = f"{self._session_id}\0{event.turn_id}\0{event.call_id}"
-        return ToolContext(
-            self._session_id,
-            event.turn_id,
-            event.call_id,
-            sha256(key.encode("utf-8", "surrogatepass")).hexdigest()[:32],
-            event.attempt,
-            state.application,
-            lambda: gate.cancelled,
-        )
 
-
-def _show(gate: Gate, feed: Feed | None, turn_id: str, delta: Delta) -> None:
+def _show(call: Call, feed: Feed | None, turn_id: str, delta: Delta | Usage) -> None:
     """Show a delta, unless the call was cancelled before it showed anything."""
-    if gate.open() and feed is not None and (item := emitted(turn_id, delta)) is not None:
+    if isinstance(delta, Usage):
+        call.usage = delta if is_usage(delta) else call.usage
+    elif call.gate.open() and feed is not None and (item := emitted(turn_id, delta)) is not None:
         feed.publish(item)
 
 
 def _model_command(
-    settled: Settled, request: ModelRequest, attempt: int, ready: ReadyAgent
+    settled: Settled, request: ModelRequest, attempt: int, ready: ReadyAgent, used: Usage | None
 ) -> tuple[Command, BaseException | None]:
     key = (request.turn_id, request.step, attempt)
     match settled:
@@ -177,15 +182,25 @@ def _model_command(
                 return ModelAnswered(*key, ready.configured.model, model_turn(value)), None
             except Exception as error:  # the answer is user code's, down to its __iter__
                 return ModelBroke(*key, InvalidModelTurn.code, _described(error)), error
-        case Raised(error=ModelStreamEnded() as error):
-            return ModelBroke(*key, error.code, str(error), transient=True), error
         case Raised(error=error):
-            return ModelBroke(*key, ModelFailed.code, _described(error)), error
+            usage = _usage(error) or used
+            if isinstance(error, ModelStreamEnded):
+                return ModelBroke(*key, error.code, str(error), transient=True, usage=usage), error
+            return ModelBroke(*key, ModelFailed.code, _described(error), usage=usage), error
         case TimedOut():
             too_long = f"the model took longer than {ready.agent.model_timeout:g} seconds"
-            return ModelBroke(*key, ModelTimedOut.code, too_long), None
+            return ModelBroke(*key, ModelTimedOut.code, too_long, usage=used), None
         case _:
             return ModelBroke(*key, ModelFailed.code, "the model call was cancelled"), None
+
+
+def _usage(error: BaseException) -> Usage | None:
+    """What a call cost that came to nothing, where its error tells."""
+    try:
+        usage = getattr(error, "usage", None)
+    except Exception:  # an error may have code of its own
+        return None
+    return usage if isinstance(usage, Usage) and is_usage(usage) else None
 
 
 def _tool_command(settled: Settled, event: ToolCallStarted, tool: Tool) -> ToolReturned:
@@ -205,7 +220,8 @@ def _tool_command(settled: Settled, event: ToolCallStarted, tool: Tool) -> ToolR
             return ToolReturned(
                 *key,
                 "error",
-                f"The tool took longer than {tool.timeout:g} seconds. It may still take effect.",
+                f"The tool took longer than {tool.options.timeout:g} seconds. It may still take "
+                "effect.",
             )
         case NotRun():
             return ToolReturned(*key, "cancelled", "Not run: the turn was stopped.")

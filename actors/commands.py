@@ -8,10 +8,15 @@ from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
 
-from ..events.messages import Content, Message, ModelTurn, Outcome, Policy, ToolCall
+from ..events.approvals import OnExpiry
+from ..events.messages import Content, Message, ModelTurn, Outcome, Policy, ToolCall, Usage
 from ..events.session import AgentConfigured, Budget, Owner
+from ..projections import SessionState
 
-OnCrash: TypeAlias = Literal["rerun", "fail"]
+OnCrash: TypeAlias = Literal["rerun", "fail", "ask"]
+
+
+OnDrift: TypeAlias = Literal["ignore", "warn", "error"]
 
 
 class Submit(Struct, frozen=True, gc=False):
@@ -33,6 +38,20 @@ class Continue(Struct, frozen=True, gc=False):
 
 class Resume(Struct, frozen=True, gc=False):
     """Finish what is unfinished."""
+
+
+class Resolve(Struct, frozen=True, gc=False):
+    """Decide on a call. ``arguments``, if given, take the place of the proposed ones."""
+
+    approval_id: str
+    decision: Literal["approved", "rejected"]
+    by: str = ""
+    note: str = ""
+    arguments: dict[str, Any] | None = None
+
+
+class LookAtTheClock(Struct, frozen=True, gc=False):
+    """Reject what no decision came for in time."""
 
 
 class Withdraw(Struct, frozen=True, gc=False):
@@ -63,7 +82,8 @@ class ModelAnswered(Struct, frozen=True, gc=False):
 
 
 class ModelBroke(Struct, frozen=True, gc=False):
-    """A model call ended without an answer; ``transient`` where asking once more may help."""
+    """A model call ended without an answer; ``transient`` where asking once more may help.
+    ``usage`` is what it cost, where that is known."""
 
     turn_id: str
     step: int
@@ -71,6 +91,7 @@ class ModelBroke(Struct, frozen=True, gc=False):
     code: str
     error: str
     transient: bool = False
+    usage: Usage | None = None
 
 
 class ToolReturned(Struct, frozen=True, gc=False):
@@ -87,6 +108,8 @@ Command: TypeAlias = (
     Submit
     | Continue
     | Resume
+    | Resolve
+    | LookAtTheClock
     | Withdraw
     | Abort
     | Discard
@@ -98,10 +121,20 @@ LateCommand: TypeAlias = Callable[[], Command]
 """A command about an input whose id is known for sure when its sender was answered."""
 
 
+class Gate(Struct, frozen=True, gc=False):
+    """That a call needs a decision, and for how long it is waited for, in seconds."""
+
+    seconds: float | None = None
+    on_expiry: OnExpiry = "reject"
+    reason: Literal["gated", "in-doubt"] = "gated"
+
+
 class Rules(Struct, frozen=True):
     """What the agent lets the decider know of itself.
 
-    ``refusal`` says why a call can't be run (unknown tool, arguments that do not fit), or None.
+    ``refusal`` says why a call can't be run (unknown tool, arguments that do not fit), or None;
+    ``gate`` what decision it needs, or None; ``gates`` are those of calls in doubt, by tool.
+    ``for_turn`` gives the rules of a turn that begins or goes on, where they are chosen then.
     """
 
     configured: AgentConfigured
@@ -109,20 +142,27 @@ class Rules(Struct, frozen=True):
     tool_concurrency: int
     on_crash: Mapping[str, OnCrash]
     refusal: Callable[[ToolCall], str | None]
+    gate: Callable[[ToolCall, str, SessionState], Gate | None]
+    gates: Mapping[str, Gate]
+    on_drift: OnDrift = "warn"
     keep_failed: bool = True
+    for_turn: Callable[[SessionState, str], Rules] | None = None
 
 
 class Stamp(Struct, frozen=True, gc=False):
     """When, and by which node, a command is decided.
 
     ``adopted``: the open turn, if there is one, was started or resumed by this very activation,
-    so that its effects are under way. ``draining``: nothing more is to be started. ``silenced``:
-    the model call under way was cancelled before it had shown anything.
+    so that its effects are under way. ``draining``: nothing more is to be started. ``asking``: a
+    model call is under way, where one is due. ``silenced``: it was cancelled before it had shown
+    anything.
     """
 
     at: datetime
     owner: Owner
+    session_id: str = ""
     tenant: str = ""
     adopted: bool = False
     draining: bool = False
+    asking: bool = True
     silenced: bool = False

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..events.errors import SessionReadOnly
+from ..events.errors import InvalidAgent, SessionReadOnly
 from ..events.messages import AssistantMessage, ToolCall
 from ..events.session import (
     FinishReason,
@@ -20,15 +20,27 @@ from ..events.session import (
     TurnFinished,
     TurnStarted,
 )
-from ..projections import InDoubt, OpenTurn, Requested, Running, SessionState
+from ..projections import (
+    Approved,
+    Gated,
+    InDoubt,
+    OpenCall,
+    Requested,
+    Running,
+    SessionState,
+    Settled,
+)
 from ..projections.phases import Phase
+from .approving import ask, expire, look_at_the_clock, refuse_while_paused, resolve
 from .commands import (
     Abort,
     Command,
     Continue,
     Discard,
+    LookAtTheClock,
     ModelAnswered,
     ModelBroke,
+    Resolve,
     Resume,
     Rules,
     Stamp,
@@ -48,13 +60,16 @@ def decide(state: SessionState, command: Command, rules: Rules, stamp: Stamp) ->
 
     Raises ``SessionReadOnly`` where the stream holds events this version does not know,
     ``TurnTakenOver`` where a younger node runs the turn, ``InputConflict`` and
-    ``InvalidTranscript`` where an input is not what it claims to be.
+    ``InvalidTranscript`` where an input is not what it claims to be,
+    ``SessionAwaitingApproval`` where a decision comes first, and what ``resolve`` raises.
     """
     if state.unfolded:
         raise SessionReadOnly(
             f"the stream holds {state.unfolded!r} where this version can't make sense of it: it "
             "can be read but not continued; upgrade turnstream, or mend what wrote it"
         )
+    if isinstance(command, (Submit, Continue, Resume)):
+        refuse_while_paused(state, stamp)
     draft = Draft(state, rules, stamp)
     _carry_out(draft, command)
     if stamp.silenced:
@@ -72,6 +87,10 @@ def _carry_out(draft: Draft, command: Command) -> None:
             go_on_from(draft, command)
         case Resume():
             resume(draft)
+        case Resolve():
+            resolve(draft, command)
+        case LookAtTheClock():
+            look_at_the_clock(draft)
         case Withdraw(input_id=input_id):
             withdraw(draft, input_id)
         case Abort(input_id=input_id, keep=keep):
@@ -88,6 +107,8 @@ def _carry_out(draft: Draft, command: Command) -> None:
 
 def _only_takes_back(draft: Draft, command: Command) -> bool:
     """Whether the command left the turn alone: then it is no reason to start what waits."""
+    if isinstance(command, LookAtTheClock):
+        return draft.state.turn is None
     if not isinstance(command, (Withdraw, Abort, Discard)):
         return False
     return not any(isinstance(event, TurnAborted) for event in draft.events)
@@ -115,13 +136,19 @@ def _model_answered(draft: Draft, command: ModelAnswered) -> None:
 def _model_broke(draft: Draft, command: ModelBroke) -> None:
     if not _awaits_model(draft, command):
         return
-    if command.transient and draft.turn.broken < STREAM_RETRIES:
-        at, turn_id = draft.stamp.at, command.turn_id
+    again = command.transient and draft.turn.broken < STREAM_RETRIES
+    if again or command.usage is not None:
         draft.record(
-            ModelCallDiscarded(at=at, turn_id=turn_id, step=command.step, reason="stream-ended")
+            ModelCallDiscarded(
+                at=draft.stamp.at,
+                turn_id=command.turn_id,
+                step=command.step,
+                reason="stream-ended" if command.transient else "failed",
+                usage=command.usage,
+            )
         )
-        return
-    fail(draft, command.code, command.error)
+    if not again:
+        fail(draft, command.code, command.error)
 
 
 def _awaits_model(draft: Draft, command: ModelAnswered | ModelBroke) -> bool:
@@ -146,13 +173,13 @@ def _go_on(draft: Draft) -> None:
         match draft.state.phase:
             case Phase.IDLE if draft.state.queued and not draft.stamp.draining:
                 _start_turn(draft)
-            case Phase.TOOLS if draft.owned and not draft.stamp.draining:
+            case Phase.TOOLS | Phase.PAUSED if draft.owned and not draft.stamp.draining:
                 if not _start_calls(draft):
                     return
             case Phase.ANSWERED if draft.owned:
                 _finish(draft, "stop")
             case Phase.MODEL if draft.owned and not draft.asking:
-                limit = _limit_reached(draft.turn)
+                limit = _limit_reached(draft)
                 if limit is None:
                     apply_joinable(draft)
                     return
@@ -166,53 +193,102 @@ def _finish(draft: Draft, reason: FinishReason) -> None:
 
 
 def _start_turn(draft: Draft) -> None:
+    turn_id = f"turn-{draft.state.turns + 1}"
+    try:
+        draft.choose(turn_id)
+    except InvalidAgent as error:
+        _record_start(draft, turn_id, fingerprint="")
+        fail(draft, error.code, str(error))
+        return
     configure(draft)
-    configured = draft.rules.configured
+    _record_start(draft, turn_id, draft.rules.configured.fingerprint)
+
+
+def _record_start(draft: Draft, turn_id: str, fingerprint: str) -> None:
     draft.record(
         TurnStarted(
             at=draft.stamp.at,
-            turn_id=f"turn-{draft.state.turns + 1}",
+            turn_id=turn_id,
             input_ids=(draft.state.queued[0].input_id,),
-            agent=configured.name,
+            agent=draft.rules.configured.name,
             budget=draft.rules.budget,
             owner=draft.stamp.owner,
-            fingerprint=configured.fingerprint,
+            fingerprint=fingerprint,
         )
     )
 
 
-def _limit_reached(turn: OpenTurn) -> FinishReason | None:
-    if turn.steps >= turn.budget.max_steps:
+def _limit_reached(draft: Draft) -> FinishReason | None:
+    turn, budget = draft.turn, draft.turn.budget
+    used = (
+        (turn.usage.total_tokens, budget.tokens),
+        (turn.active_at(draft.stamp.at), budget.seconds),
+        (draft.state.usage.total_tokens, budget.session_tokens),
+    )
+    if turn.steps >= budget.max_steps:
         return "max-steps"
-    if turn.budget.tokens and turn.usage.total_tokens >= turn.budget.tokens:
+    if any(limit and amount >= limit for amount, limit in used):
         return "budget"
-    return None
+    return "budget" if budget.tool_calls and turn.tool_calls > budget.tool_calls else None
 
 
 def _start_calls(draft: Draft) -> bool:
-    """Start what may start; true if every call has its result by now."""
-    steered = any(each.policy == "steer" for each in draft.state.joining)
+    """Start, or ask about, what may be; true if every call has its result by now."""
+    if any(each.policy == "steer" for each in draft.state.joining):
+        _skip_calls(draft, draft.turn.calls, STEERED)
+    if limit := draft.turn.budget.tool_calls:
+        allowed = limit - draft.turn.tool_calls + len(draft.turn.calls)
+        _skip_calls(draft, draft.turn.calls[max(allowed, 0) :], NO_BUDGET)
     for each in draft.turn.calls:
-        running = sum(isinstance(other.stage, Running) for other in draft.turn.calls)
-        match each.stage:
-            case Requested() if steered:
-                draft.settle(each.call.id, "skipped", STEERED)
-            case Requested() if refusal := draft.rules.refusal(each.call):
-                draft.settle(each.call.id, "error", refusal)
-            case InDoubt() if refusal := draft.rules.refusal(each.call):
-                draft.settle(each.call.id, "error", f"{refusal} {MAY_HAVE_RUN}")
-            case InDoubt() if draft.rules.on_crash[each.call.name] == "fail":
-                draft.settle(each.call.id, "error", MAY_HAVE_RUN)
-            case Requested() if running < draft.rules.tool_concurrency:
-                _start_call(draft, each.call.id, 1)
-            case InDoubt(attempt=attempt) if running < draft.rules.tool_concurrency:
-                _start_call(draft, each.call.id, attempt + 1)
-            case _:
-                pass
+        if not isinstance(each.stage, Settled):
+            _go_on_with_call(draft, each)
+            if draft.rules.tool_concurrency == 1 and not _is_settled(draft, each.call.id):
+                break
     return not draft.turn.calls
 
 
+def _skip_calls(draft: Draft, calls: Sequence[OpenCall], why: str) -> None:
+    for each in calls:
+        if isinstance(each.stage, Requested):
+            draft.settle(each.call.id, "skipped", why)
+
+
+def _go_on_with_call(draft: Draft, each: OpenCall) -> None:
+    call, rules = each.call, draft.rules
+    match each.stage:
+        case Gated() as gated:
+            expire(draft, call, gated)
+        case Requested() | Approved() if refusal := rules.refusal(call):
+            draft.settle(call.id, "error", refusal)
+        case InDoubt() if refusal := rules.refusal(call):
+            draft.settle(call.id, "error", f"{refusal} {MAY_HAVE_RUN}")
+        case InDoubt() if rules.on_crash[call.name] == "fail":
+            draft.settle(call.id, "error", MAY_HAVE_RUN)
+        case InDoubt() if rules.on_crash[call.name] == "ask":
+            ask(draft, call, rules.gates[call.name])
+        case Requested() if gate := rules.gate(call, draft.stamp.session_id, draft.state):
+            ask(draft, call, gate)
+        case Requested() if _has_room(draft):
+            _start_call(draft, call.id, 1)
+        case Approved(attempts=attempts) | InDoubt(attempt=attempts) if _has_room(draft):
+            _start_call(draft, call.id, attempts + 1)
+        case _:
+            pass
+
+
+def _has_room(draft: Draft) -> bool:
+    running = sum(isinstance(each.stage, Running) for each in draft.turn.calls)
+    return running < draft.rules.tool_concurrency
+
+
+def _is_settled(draft: Draft, call_id: str) -> bool:
+    return not any(
+        each.call.id == call_id and not isinstance(each.stage, Settled) for each in draft.turn.calls
+    )
+
+
 STEERED = "Not run: a new message came first."
+NO_BUDGET = "Not run: the turn has used its budget of tool calls."
 MAY_HAVE_RUN = (
     "The process was lost while this call ran. It may or may not have taken effect, and it is "
     "not run again. Find out before you repeat it."

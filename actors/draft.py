@@ -7,9 +7,11 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..events.errors import TurnTakenOver
+from ..events.errors import AgentDrifted, TurnTakenOver
 from ..events.messages import Outcome
 from ..events.session import (
+    AgentDriftDetected,
+    InputQueued,
     ModelCallDiscarded,
     ModelTurnRecorded,
     SessionEvent,
@@ -17,9 +19,10 @@ from ..events.session import (
     TurnResumed,
     TurnStarted,
 )
-from ..projections import OpenTurn, SessionState, evolve
+from ..projections import OpenTurn, QueuedInput, SessionState, evolve
 from ..projections.phases import Phase, check_transition
 from .commands import Rules, Stamp
+from .drift import changes, is_breaking
 
 
 class Decision(Struct, frozen=True, gc=False):
@@ -35,6 +38,12 @@ class Decision(Struct, frozen=True, gc=False):
         """The state after all events."""
         return self.states[-1]
 
+    @property
+    def accepted(self) -> list[InputQueued | QueuedInput]:
+        """The inputs that waited before, and those accepted now."""
+        now = [event for event in self.events if isinstance(event, InputQueued)]
+        return [*self.states[0].queued, *now]
+
 
 class Draft:
     """A decision in the making. ``asking`` says that a model call is under way, which what is
@@ -47,7 +56,7 @@ class Draft:
         self.adopted: bool = stamp.adopted
         self.events: list[SessionEvent] = []
         self.states: list[SessionState] = [state]
-        self.asking: bool = state.phase is Phase.MODEL and self.owned
+        self.asking: bool = stamp.asking and state.phase is Phase.MODEL and self.owned
 
     def record(self, event: SessionEvent) -> None:
         check_transition(self.state.phase, event)
@@ -61,6 +70,12 @@ class Draft:
                 self.asking = False
             case _:
                 pass
+
+    def choose(self, turn_id: str) -> None:
+        """Take the rules of the turn that begins or goes on."""
+        if self.rules.for_turn is not None:
+            chosen = self.rules.for_turn(self.state, turn_id)
+            self.rules = replace(chosen, for_turn=self.rules.for_turn)
 
     def settle(self, call_id: str, outcome: Outcome, content: Any) -> None:
         """Give a call of the open turn its result."""
@@ -100,17 +115,40 @@ def configure(draft: Draft) -> None:
         draft.record(replace(current, at=draft.stamp.at))
 
 
+def note_drift(draft: Draft) -> None:
+    """Record that the agent is not the one that began the turn, or refuse to go on."""
+    turn, current, recorded = draft.turn, draft.rules.configured, draft.state.configured
+    drifted = turn.fingerprint and turn.fingerprint != current.fingerprint
+    if not drifted or recorded is None or draft.rules.on_drift == "ignore":
+        return
+    found = changes(recorded, current)
+    if draft.rules.on_drift == "error" and any(map(is_breaking, found)):
+        raise AgentDrifted(turn.turn_id, found)
+    draft.record(
+        AgentDriftDetected(
+            at=draft.stamp.at,
+            turn_id=turn.turn_id,
+            recorded=turn.fingerprint,
+            current=current.fingerprint,
+            changes=found,
+        )
+    )
+
+
 def resume(draft: Draft) -> None:
     """Make the unfinished turn, if there is one, this activation's own."""
     turn = draft.state.turn
     if turn is None or draft.owned:
         return
-    if turn.halt is None and turn.owner.generation > draft.stamp.owner.generation:
+    goes_on = turn.halt is None and not turn.is_paused
+    if goes_on and turn.owner.generation > draft.stamp.owner.generation:
         raise TurnTakenOver(
             f"{turn.turn_id} goes on at node {turn.owner.node!r}, which is younger than this one: "
             "wait for its result in the stream, or resume from a process started later",
             turn_id=turn.turn_id,
         )
+    draft.choose(turn.turn_id)
+    note_drift(draft)
     configure(draft)
     draft.record(
         TurnResumed(

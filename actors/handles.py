@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard, get_args
 
 from msgspec import Struct
 
+from ..events.approvals import Approval
 from ..events.envelope import RecordedEvent
 from ..events.errors import InvalidTranscript, WouldDeadlock
 from ..events.messages import (
@@ -24,9 +25,10 @@ from ..events.messages import (
     UserMessage,
 )
 from ..events.session import Status
+from ..events.values import plain
 from ..projections import SessionState, Settled
 from ..projections.usage import SessionUsage
-from .commands import Command, Continue, Discard, LateCommand, Resume, Submit
+from .commands import Command, Continue, Discard, LateCommand, Resolve, Resume, Submit
 from .effects import Place, current_session
 from .turns import Reply, Turn
 from .waiting import Promise
@@ -40,7 +42,7 @@ MAX_KEY = 512
 class Pending(Struct, frozen=True, eq=False):
     """What is unfinished in a session: the open turn's messages so far, the calls that lack a
     result, and the inputs that wait. ``code`` and ``error`` say why a failed turn does not go
-    on."""
+    on, ``approvals`` which decisions a paused one waits for."""
 
     turn_id: str
     messages: Sequence[Message]
@@ -48,11 +50,13 @@ class Pending(Struct, frozen=True, eq=False):
     queued: tuple[Content, ...]
     code: str = ""
     error: str = ""
+    approvals: tuple[Approval, ...] = ()
 
 
 class View(Struct, frozen=True, eq=False):
     """A session as it was at one version."""
 
+    session_id: str
     version: int
     folded: SessionState
     usage: SessionUsage
@@ -80,11 +84,12 @@ class View(Struct, frozen=True, eq=False):
             return Pending("", (), (), queued) if queued else None
         return Pending(
             turn.turn_id,
-            self.folded.transcript[turn.base :],
+            (*self.folded.transcript[turn.base :], *turn.results),
             tuple(each.call for each in turn.calls if not isinstance(each.stage, Settled)),
             queued,
             turn.halt.code if turn.halt else "",
             turn.halt.error if turn.halt else "",
+            self.folded.approvals(self.session_id),
         )
 
 
@@ -158,6 +163,29 @@ class Session:
         self._system.tell(self, Resume(), turn)
         return turn
 
+    def approve(
+        self,
+        id: str,
+        *,
+        by: str = "",
+        note: str = "",
+        arguments: dict[str, Any] | None = None,
+    ) -> Turn:
+        """Let a call run that waits for a decision; the turn goes on when it waits for no more.
+
+        ``by`` and ``note`` are recorded. ``arguments`` take the place of the proposed ones, which
+        stay in the stream; the model sees what ran. What the decision meets is raised by the
+        turn, and by its ``accepted``: ``ApprovalNotFound``, ``ApprovalDecided`` where it was
+        taken before, ``ArgumentsRefused``.
+        """
+        edited = None if arguments is None else plain(arguments, "arguments")
+        return self._resolve(Resolve(id, "approved", _text(by), _text(note), edited))
+
+    def reject(self, id: str, *, by: str = "", note: str = "") -> Turn:
+        """Do not let a call run: the model reads that it was rejected, and the note. Otherwise as
+        ``approve``."""
+        return self._resolve(Resolve(id, "rejected", _text(by), _text(note)))
+
     def discard_pending(self) -> Reply[bool]:
         """Drop the unfinished turn: the conversation is as before it, the stream keeps it.
 
@@ -219,6 +247,11 @@ class Session:
     def __repr__(self) -> str:
         return f"Session({self.id!r})"
 
+    def _resolve(self, command: Resolve) -> Turn:
+        turn = Turn(self, "")
+        self._system.tell(self, command, turn)
+        return turn
+
     def _refuse_inside(self, what: str, instead: str) -> None:
         if current_session.get() == self.place:
             raise WouldDeadlock(
@@ -241,6 +274,12 @@ def _key(key: str | None) -> str:
     if not isinstance(key, str) or not 0 < len(key) <= MAX_KEY:
         raise ValueError(f"a key is a str of 1 to {MAX_KEY} characters, or None")
     return key
+
+
+def _text(given: str) -> str:
+    if not isinstance(given, str):
+        raise TypeError(f"who decides, and why, are told in text, not as {type(given).__name__}")
+    return given
 
 
 def _is_conversation(given: Any) -> TypeGuard[Sequence[Message]]:

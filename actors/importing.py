@@ -31,8 +31,8 @@ from ..events.session import (
 from ..projections import INITIAL, evolve, fold
 from ..projections.phases import Phase, check_transition
 from ..stores import Append, EventStore, RowChange
-from .agent import fingerprint
 from .models import parsed_call
+from .ready import fingerprint
 
 Chat = Iterable[Mapping[str, Any]]
 

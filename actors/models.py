@@ -66,15 +66,16 @@ class Model(Protocol):
     @property
     def id(self) -> str: ...
 
-    def stream(self, request: ModelRequest) -> AsyncIterator[Delta | ModelTurn]:
-        """Deltas, then exactly one ``ModelTurn``."""
+    def stream(self, request: ModelRequest) -> AsyncIterator[Delta | Usage | ModelTurn]:
+        """Deltas, then exactly one ``ModelTurn``. A ``Usage`` among them says what was used so
+        far, should the stream break off."""
         ...
 
 
 Answer: TypeAlias = ModelTurn | str
 ModelFunction: TypeAlias = Callable[[ModelRequest], Answer | Awaitable[Answer]]
 AnyModel: TypeAlias = Model | ModelFunction
-Show: TypeAlias = Callable[[Delta], None]
+Show: TypeAlias = Callable[[Delta | Usage], None]
 Ask: TypeAlias = Callable[[ModelRequest, Show], Any]
 
 
@@ -147,12 +148,16 @@ def _check_fields(answer: ModelTurn) -> None:
     for name in ("text", "finish_reason"):
         if not isinstance(getattr(answer, name), str):
             raise InvalidModelTurn(f"ModelTurn.{name} must be a str")
-    usage = answer.usage
-    if usage is NO_USAGE:
-        return
-    counts = astuple(usage) if isinstance(usage, Usage) else (None,)
-    if not all(isinstance(count, int) and 0 <= count < _MOST_TOKENS for count in counts):
+    if not is_usage(answer.usage):
         raise InvalidModelTurn("ModelTurn.usage must be a Usage of whole numbers, 0 or more")
+
+
+def is_usage(usage: object) -> bool:
+    """Whether it tells tokens that can be counted."""
+    if usage is NO_USAGE:
+        return True
+    counts = astuple(usage) if isinstance(usage, Usage) else (None,)
+    return all(isinstance(count, int) and 0 <= count < _MOST_TOKENS for count in counts)
 
 
 def _tool_call(call: object) -> ToolCall:

@@ -7,6 +7,7 @@ from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct, to_builtins
 
+from ..events.approvals import Approval
 from ..events.messages import (
     AssistantMessage,
     Content,
@@ -26,15 +27,17 @@ class TurnResult(Struct, frozen=True, eq=False):
     """How a turn ended.
 
     ``messages`` is the whole conversation, ``new_messages`` this turn's part of it; ``steps``
-    and ``usage`` are this turn's.
+    and ``usage`` are this turn's. Where it is paused (``awaiting-approval``), ``approvals`` are
+    the decisions it waits for, and the messages go up to the pause.
     """
 
     turn_id: str
-    finish_reason: FinishReason | Literal["aborted"]
+    finish_reason: FinishReason | Literal["aborted", "awaiting-approval"]
     messages: Sequence[Message]
     base: int
     steps: int
     usage: Usage
+    approvals: tuple[Approval, ...] = ()
 
     @property
     def new_messages(self) -> Sequence[Message]:
@@ -76,8 +79,15 @@ def _on_the_wire(value: object) -> Any:
         case TurnResult():
             new = [tree(each) for each in value.new_messages]
             usage = to_builtins(value.usage)
-            return {"text": value.text, "steps": value.steps, "usage": usage, "new_messages": new}
-        case AssistantMessage():
+            approvals = [tree(each) for each in value.approvals]
+            return {
+                "text": value.text,
+                "steps": value.steps,
+                "usage": usage,
+                "new_messages": new,
+                "approvals": approvals,
+            }
+        case AssistantMessage() | Approval():
             return tree(value)
         case tuple() if value and all(isinstance(each, PARTS) for each in value):
             return to_builtins(value)
@@ -152,6 +162,14 @@ class InputJoined(Item, frozen=True, tag="input.applied"):
     input_id: str
 
 
+class ApprovalShown(Item, frozen=True, tag="approval.requested"):
+    """A call waits for a decision."""
+
+    turn_id: str
+    version: int
+    approval: Approval
+
+
 class ErrorShown(Item, frozen=True, tag="error"):
     """The turn can't go on."""
 
@@ -177,6 +195,7 @@ StreamItem: TypeAlias = (
     | ToolEnded
     | InputShown
     | InputJoined
+    | ApprovalShown
     | ErrorShown
     | TurnDone
 )

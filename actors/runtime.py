@@ -5,21 +5,23 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from secrets import token_hex
 from threading import Event, Thread
 
 from pykka import ActorDeadError
 
-from ..events.errors import SessionCrashed, SystemClosed, UnknownAgent
+from ..events.errors import ActorError, SessionCrashed, SystemClosed, UnknownAgent
 from ..events.session import Owner
 from ..stores import EventStore
-from .agent import ReadyAgent
 from .commands import Continue, Submit
 from .directory import Directory
 from .dispatcher import Dispatcher
 from .effects import Effects
+from .letters import Asked, Drain, IdleFor
 from .mailbox import Envelope, Mailbox
-from .session import Asked, Drain, IdleFor, SessionActor
+from .ready import ReadyAgent
+from .session import SessionActor
 
 log: logging.Logger = logging.getLogger("turnstream")
 
@@ -86,6 +88,15 @@ class Runtime:
             raise SystemClosed("the system is closed: open another one", session_id=session_id)
         bounded = isinstance(asked.command, (Submit, Continue))
         self.directory.tell(session_id, asked, bounded=bounded)
+
+    def tell_later(self, session_id: str, asked: Asked, seconds: float) -> None:
+        """``tell``, in so many seconds; not at all once the system is closed."""
+
+        def tell() -> None:
+            with suppress(ActorError):
+                self.tell(session_id, asked)
+
+        self.effects.loop.call(self.effects.loop.call_later, max(seconds, 0), tell)
 
     def soon(self, job: Callable[[], object]) -> None:
         """Have ``job`` done by a worker; not at all once the system is closed. May be called

@@ -9,40 +9,40 @@ a tool either: they run elsewhere and come back as messages.
 from __future__ import annotations
 
 import logging
-from contextlib import closing
 from datetime import UTC, datetime
 from threading import get_ident
 from types import TracebackType
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..events.chain import digest
 from ..events.codec import CODEC
 from ..events.errors import (
     MailboxFull,
     SessionCrashed,
+    SessionError,
     StoreError,
     SystemClosed,
     TurnstreamError,
     TurnTakenOver,
     WrongExpectedVersion,
 )
-from ..events.session import ModelCallDiscarded, ToolCallStarted, TurnAborted
-from ..projections import INITIAL, fold
+from ..events.session import AgentDriftDetected, ModelCallDiscarded, ToolCallStarted, TurnAborted
+from ..projections import INITIAL
 from ..projections.phases import Phase
 from ..stores.port import Append, Appended, RowChange
-from .agent import ReadyAgent
 from .callers import Callers
 from .calls import Call, Calls
-from .commands import Command, Continue, LateCommand, Resume, Stamp, Submit
+from .commands import Command, Continue, LookAtTheClock, Resume, Stamp, Submit
 from .decider import decide
 from .draft import Decision
 from .inputs import steers
+from .letters import Asked, Asker, Committed, Completed, Drain, IdleFor, Message
 from .mailbox import Envelope
 from .pooled import PooledActor
-from .turns import Turn
+from .ready import Cast, ReadyAgent
+from .recording import Known, read_on
 from .waiting import Promise
 
 if TYPE_CHECKING:
@@ -51,53 +51,19 @@ if TYPE_CHECKING:
 log: logging.Logger = logging.getLogger("turnstream.session")
 
 MAX_CONFLICTS = 20
-
-
-Asker: TypeAlias = Turn | Promise[bool]
-"""Whom a command is answered to: the handle of a turn, or who wants to know whether it was done."""
-
-
-class Asked(Struct, frozen=True):
-    """A caller's request. ``agent`` and ``tenant`` count where the session does not exist yet."""
-
-    command: Command | LateCommand
-    asker: Asker
-    agent: str
-    tenant: str = ""
-
-
-class Completed(Struct, frozen=True):
-    """An effect came back. ``cause`` is the exception it raised, if any."""
-
-    command: Command
-    call: Call
-    cause: BaseException | None = None
-
-
-class Committed(Struct, frozen=True):
-    """The append under way ended."""
-
-    outcome: Appended | StoreError
-
-
-class Drain(Struct, frozen=True):
-    """Let running steps be recorded, start nothing more, and stop; ``now``: interrupt them."""
-
-    now: bool
-
-
-class IdleFor(Struct, frozen=True):
-    """Nothing came for the idle time: stop, unless something is under way."""
+DRIFTED = "%s of session %r goes on with an agent that differs from the one that began it: %s"
 
 
 class _Attempt(Struct, frozen=True):
     """A command on its way into the stream, ``conflicts`` times in vain so far. ``silenced``: a
-    model call that had shown nothing was cancelled for it."""
+    model call that had shown nothing was cancelled for it. ``current``: the stream was read for
+    it, up to its end."""
 
     command: Command
     asker: Asker | None = None
     silenced: bool = False
     conflicts: int = 0
+    current: bool = False
 
 
 class _Commit(Struct, frozen=True):
@@ -108,9 +74,6 @@ class _Commit(Struct, frozen=True):
     prev: str
 
 
-Message: TypeAlias = Asked | Completed | Committed | Drain | IdleFor
-
-
 class SessionActor(PooledActor):
     """The actor of one session; see the module's docstring for the order of things."""
 
@@ -118,6 +81,7 @@ class SessionActor(PooledActor):
         super().__init__()
         self._id, self._runtime = session_id, runtime
         self._callers = Callers(session_id)
+        self._cast = Cast(session_id)
         self._calls = Calls(session_id, runtime.effects, self._post)
         self._agent = self._tenant = ""
         self._draining: Drain | None = None
@@ -127,6 +91,7 @@ class SessionActor(PooledActor):
         self._state = INITIAL
         self._version, self._prev = 0, ""
         self._loaded = self._adopted = False
+        self._alarm: datetime | None = None
 
     def on_receive(self, message: Message) -> None:
         try:
@@ -177,6 +142,7 @@ class SessionActor(PooledActor):
         if not self._loaded:
             self._read()
             self._loaded = True
+            self._set_alarm()
         if self._state.agent:
             self._agent = self._state.agent
         else:
@@ -192,11 +158,8 @@ class SessionActor(PooledActor):
             )
 
     def _read(self) -> None:
-        with closing(self._runtime.store.replay(self._id, after=self._version)) as pages:
-            for page in pages:
-                self._state = fold(CODEC.replayed(page), self._state)
-                self._version = page.version
-                self._prev = digest(page.topics[-1], page.version, page.payloads[-1])
+        known = Known(self._state, self._version, self._prev)
+        self._state, self._version, self._prev = read_on(self._runtime.store, self._id, known)
 
     def _forget(self) -> None:
         self._state = INITIAL
@@ -214,25 +177,54 @@ class SessionActor(PooledActor):
         return Stamp(
             datetime.now(UTC),
             self._runtime.owner,
+            self._id,
             self._tenant,
             self._adopted,
             self._draining is not None,
+            self._calls.asking,
             silenced,
         )
 
     def _decide(self, attempt: _Attempt) -> None:
         stamp = self._stamp(silenced=attempt.silenced)
-        decision = decide(self._state, attempt.command, self._ready.rules, stamp)
+        try:
+            agent, turn = self._runtime.agent(self._agent), self._state.turn
+            rules = self._cast.rules(agent, turn)
+            decision = decide(self._state, attempt.command, rules, stamp)
+        except SessionError:
+            if not self._is_news_for(attempt):
+                raise
+            self._decide(replace(attempt, current=True))
+            return
         if decision.events:
             self._append(decision, attempt)
-        elif attempt.asker is not None:
-            self._callers.answer(decision, attempt.command, attempt.asker)
+        elif self._is_news_for(attempt):
+            self._decide(replace(attempt, current=True))
+        else:
+            if attempt.asker is not None:
+                self._callers.answer(decision, attempt.command, attempt.asker)
+            self._call_model_if_due()
+
+    def _is_news_for(self, attempt: _Attempt) -> bool:
+        """Whether others wrote what the caller may be answered otherwise for: nobody is refused,
+        or told that nothing follows, for what was so before."""
+        if attempt.current or attempt.asker is None:
+            return False
+        before = self._version
+        self._catch_up()
+        return self._version > before
 
     def _append(self, decision: Decision, attempt: _Attempt) -> None:
         encoded, prev = CODEC.chained(decision.events, self._version, self._prev)
         self._commit = _Commit(decision, attempt, prev)
         state = decision.state
-        row = RowChange(state.status, state.agent, decision.events[-1].at, state.tenant)
+        row = RowChange(
+            state.status,
+            state.agent,
+            decision.events[-1].at,
+            state.tenant,
+            state.approvals(self._id),
+        )
         append = Append(self._id, self._version, encoded, row)
         if any(isinstance(event, TurnAborted) for event in decision.events):
             self._calls.cancel_all()  # or what is recorded as stopped could still begin
@@ -268,12 +260,9 @@ class SessionActor(PooledActor):
 
     def _rebase(self, attempt: _Attempt) -> None:
         """Somebody else wrote: read what, and decide anew."""
-        self._read()
-        turn = self._state.turn
-        if self._adopted and (turn is None or turn.owner != self._runtime.owner):
-            self._lose_turn()
+        self._catch_up()
         try:
-            self._decide(replace(attempt, conflicts=attempt.conflicts + 1))
+            self._decide(replace(attempt, conflicts=attempt.conflicts + 1, current=True))
         except TurnstreamError as error:
             if attempt.asker is None:
                 raise
@@ -282,15 +271,19 @@ class SessionActor(PooledActor):
             if attempt.silenced and self._adopted:
                 self._decide(_Attempt(Resume(), silenced=True))  # or nobody asks the model again
 
-    def _lose_turn(self) -> None:
-        self._adopted = False
-        self._calls.cancel_all()
-        self._callers.fail_all(
-            TurnTakenOver(
-                f"session {self._id!r} goes on at another node, its waiting inputs too; what comes "
-                "of them will be in the stream",
-                session_id=self._id,
-            )
+    def _catch_up(self) -> None:
+        self._read()
+        turn = self._state.turn
+        if self._adopted and (turn is None or turn.owner != self._runtime.owner):
+            self._adopted = False
+            self._calls.cancel_all()
+            self._callers.fail_all(self._taken_over())
+
+    def _taken_over(self) -> TurnTakenOver:
+        return TurnTakenOver(
+            f"session {self._id!r} goes on at another node, its waiting inputs too; what comes "
+            "of them will be in the stream",
+            session_id=self._id,
         )
 
     def _follow(self, commit: _Commit) -> None:
@@ -302,13 +295,18 @@ class SessionActor(PooledActor):
         if commit.attempt.asker is not None:
             self._callers.answer(decision, commit.attempt.command, commit.attempt.asker)
         self._callers.tell(decision, commit.attempt.command, first)
+        if not self._adopted and self._state.phase in (Phase.MODEL, Phase.TOOLS):
+            self._callers.fail_turn(self._taken_over())
         for event in decision.events:
             match event:
                 case ModelCallDiscarded():
                     self._calls.drop_model()
+                case AgentDriftDetected(turn_id=turn_id, changes=changes):
+                    log.warning(DRIFTED, turn_id, self._id, ", ".join(changes))
                 case ToolCallStarted():
                     self._calls.start_tool(self._ready, self._state, event)
         self._call_model_if_due()
+        self._set_alarm()
         if self._callers.sponsors(self._state):
             self._decide(_Attempt(Resume()))
 
@@ -316,9 +314,20 @@ class SessionActor(PooledActor):
         if self._state.phase is Phase.MODEL and self._adopted and self._draining is None:
             self._calls.start_model(self._ready, self._state, self._callers.feed)
 
+    def _set_alarm(self) -> None:
+        """See to it that somebody looks at the clock when the next decision is due."""
+        turn = self._state.turn
+        due = turn.next_expiry if turn is not None and turn.calls else None
+        if due is None or due == self._alarm:
+            return
+        self._alarm = due
+        look: Promise[bool] = Promise(self._id)
+        asked = Asked(LookAtTheClock(), look, self._agent, self._tenant)
+        self._runtime.tell_later(self._id, asked, (due - datetime.now(UTC)).total_seconds())
+
     @property
     def _ready(self) -> ReadyAgent:
-        return self._runtime.agent(self._agent)
+        return self._cast.ready(self._runtime.agent(self._agent), self._state.turn)
 
     def _post(self, command: Command, call: Call, cause: BaseException | None) -> None:
         self._runtime.post(self.actor_inbox, Envelope(Completed(command, call, cause)))

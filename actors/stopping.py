@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from ..events.session import ModelCallDiscarded, TurnAborted, TurnFailed
-from ..projections import InDoubt, Requested, Running
+from ..projections import Approved, InDoubt, Requested, Running
+from .approving import withdraw_question
 from .draft import Draft
 from .inputs import withdraw
 
@@ -36,11 +37,15 @@ def _stop(draft: Draft, *, keep: bool) -> None:
         draft.record(
             ModelCallDiscarded(at=at, turn_id=turn.turn_id, step=turn.steps + 1, reason="aborted")
         )
-    for each in turn.calls:
+    for _, gated in turn.gated:
+        withdraw_question(draft, gated, "aborted")
+    for each in draft.turn.calls:
         match each.stage:
+            case InDoubt() if keep:
+                pass
             case Running() | InDoubt():
                 draft.settle(each.call.id, "cancelled", STOPPED)
-            case Requested() if not keep:
+            case Requested() | Approved() if not keep:
                 draft.settle(each.call.id, "skipped", NEVER_RUN)
             case _:
                 pass

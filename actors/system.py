@@ -6,25 +6,31 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
+from datetime import UTC, datetime
 from secrets import token_hex
 from types import TracebackType
+from typing import Any, get_args
 
+from ..events.approvals import Approval, session_of
 from ..events.codec import CODEC
 from ..events.envelope import RecordedEvent
-from ..events.errors import InvalidAgent
+from ..events.errors import InvalidAgent, InvalidSessionId
 from ..events.identifiers import check_session_id
 from ..events.messages import Policy
 from ..events.session import AnyEvent, Status
-from ..projections import fold
+from ..projections import OpenTurn, fold
 from ..projections.usage import fold_usage
 from ..stores import EventStore, SessionRow, Subscription, open_store
-from .agent import Agent, ReadyAgent
-from .commands import Command, LateCommand
+from .agent import Agent
+from .approving import not_found
+from .commands import Command, LateCommand, LookAtTheClock, OnDrift
 from .effects import Place
 from .handles import Session, View, check_policy
+from .letters import Asked, Asker
+from .ready import ReadyAgent
 from .runtime import Runtime
-from .session import Asked, Asker
 from .turns import Turn
+from .waiting import Promise
 
 log: logging.Logger = logging.getLogger("turnstream")
 
@@ -34,7 +40,9 @@ class ActorSystem:
 
     ``store`` is an address (``memory://``, ``sqlite:///file.db``, ``sqlite://``) or an open
     store, which is then not closed with the system. ``turn_policy`` says what an input does while
-    a turn runs (see ``Session.send``). ``on_failure`` says whether a failed turn is kept for
+    a turn runs (see ``Session.send``). ``on_agent_drift`` says what happens where an unfinished
+    turn goes on with an agent that differs from the one that began it: ``"warn"``, ``"error"`` or
+    ``"ignore"``. ``on_failure`` says whether a failed turn is kept for
     ``resume`` (``"keep"``) or dropped; by default it is kept where the store outlives the process.
     ``idle_timeout`` (seconds) is how long an idle session's actor stays; ``mailbox_limit`` how many
     inputs may wait in one session's mailbox; ``max_recoveries`` how often ``resume_all`` goes on
@@ -50,13 +58,14 @@ class ActorSystem:
         *,
         store: str | EventStore = "memory://",
         turn_policy: Policy = "wait",
+        on_agent_drift: OnDrift = "warn",
         on_failure: str | None = None,
         idle_timeout: float = 60.0,
         mailbox_limit: int = 1000,
         max_recoveries: int = 3,
     ) -> None:
         named = _by_name(agents)
-        _check(on_failure, idle_timeout, mailbox_limit, max_recoveries)
+        _check(on_agent_drift, on_failure, idle_timeout, mailbox_limit, max_recoveries)
         self._turn_policy: Policy = check_policy(turn_policy)
         self._max_recoveries = max_recoveries
         self._default_agent = next(iter(named))
@@ -64,7 +73,10 @@ class ActorSystem:
         self._store = open_store(store) if isinstance(store, str) else store
         keep = self._store.durable if on_failure is None else on_failure == "keep"
         self._runtime = Runtime(
-            {name: ReadyAgent(agent, keep_failed=keep) for name, agent in named.items()},
+            {
+                name: ReadyAgent(agent, keep_failed=keep, on_drift=on_agent_drift)
+                for name, agent in named.items()
+            },
             self._store,
             idle_timeout=idle_timeout,
             mailbox_limit=mailbox_limit,
@@ -101,20 +113,63 @@ class ActorSystem:
         """The sessions that match every filter given, the last updated first."""
         return self._store.sessions(status=status, agent=agent, tenant=tenant, limit=limit)
 
+    def approvals(
+        self, *, agent: str | None = None, tenant: str | None = None
+    ) -> Sequence[Approval]:
+        """The decisions that sessions wait for, of all sessions or those that match, the oldest
+        first."""
+        rows = self.sessions("awaiting-approval", agent=agent, tenant=tenant)
+        waiting = [each for row in rows for each in row.approvals]
+        return sorted(waiting, key=lambda each: (each.requested_at, each.id))
+
+    def approve(
+        self,
+        id: str,
+        *,
+        by: str = "",
+        note: str = "",
+        arguments: dict[str, Any] | None = None,
+    ) -> Turn:
+        """``Session.approve``, for the session that the approval belongs to, which need not have
+        been opened."""
+        return self._session_of(id).approve(id, by=by, note=note, arguments=arguments)
+
+    def reject(self, id: str, *, by: str = "", note: str = "") -> Turn:
+        """``Session.reject``, for the session that the approval belongs to, which need not have
+        been opened."""
+        return self._session_of(id).reject(id, by=by, note=note)
+
+    def _session_of(self, approval_id: str) -> Session:
+        try:
+            return self.session(session_of(approval_id))
+        except InvalidSessionId:
+            raise not_found(approval_id) from None
+
     def resume_all(self) -> Sequence[Turn]:
         """Finish what is unfinished, in all sessions: the turns to wait for.
 
-        Left alone are turns that were stopped on purpose, and those whose process was lost
+        A turn that waits for decisions goes on where one of them is no longer waited for. Left
+        alone are turns that were stopped on purpose, and those whose process was lost
         ``max_recoveries`` times since anything was recorded: ``Session.resume`` goes on with them.
         """
-        unfinished = [*self.sessions("running"), *self.sessions("failed")]
-        sessions = [self.session(row.session_id) for row in unfinished]
-        turns = (each.resume() for each in sessions if not self._is_set_aside(each.id))
+        statuses: tuple[Status, ...] = ("running", "failed", "awaiting-approval")
+        rows = [row for status in statuses for row in self.sessions(status)]
+        turns = (self._resumed(self.session(row.session_id)) for row in rows)
         return [turn for turn in turns if turn is not None]
 
-    def _is_set_aside(self, session_id: str) -> bool:
-        turn = self.read_view(session_id).folded.turn
-        if turn is None or turn.halt is not None or turn.recoveries < self._max_recoveries:
+    def _resumed(self, session: Session) -> Turn | None:
+        turn = self.read_view(session.id).folded.turn
+        if turn is not None and turn.is_paused:
+            over = [gated.is_over(datetime.now(UTC)) for _, gated in turn.gated]
+            if any(over) and not all(over):
+                self.tell(session, LookAtTheClock(), Promise(session.id))
+            return session.resume() if all(over) else None
+        if turn is not None and self._is_set_aside(session.id, turn):
+            return None
+        return session.resume()
+
+    def _is_set_aside(self, session_id: str, turn: OpenTurn) -> bool:
+        if turn.halt is not None or turn.recoveries < self._max_recoveries:
             return False
         log.warning(
             "session %r is set aside: its process was lost %d times and nothing was recorded",
@@ -182,7 +237,7 @@ class ActorSystem:
             for page in pages:
                 version = page.version
                 events += CODEC.replayed(page)
-        return View(version, fold(events), fold_usage(events))
+        return View(session_id, version, fold(events), fold_usage(events))
 
     async def read_view_async(self, session_id: str) -> View:
         """A session as of now, off the event loop. For handles."""
@@ -224,8 +279,16 @@ def _by_name(agents: Agent | Iterable[Agent]) -> dict[str, Agent]:
 
 
 def _check(
-    on_failure: str | None, idle_timeout: float, mailbox_limit: int, max_recoveries: int
+    on_agent_drift: str,
+    on_failure: str | None,
+    idle_timeout: float,
+    mailbox_limit: int,
+    max_recoveries: int,
 ) -> None:
+    if on_agent_drift not in get_args(OnDrift):
+        raise ValueError(
+            f"on_agent_drift must be one of {get_args(OnDrift)}, not {on_agent_drift!r}"
+        )
     if on_failure not in (None, "keep", "drop"):
         raise ValueError(f"on_failure must be None, 'keep' or 'drop', not {on_failure!r}")
     if not idle_timeout > 0:

@@ -7,17 +7,33 @@ hints, through msgspec.
 from __future__ import annotations
 
 import inspect
+import logging
 from collections.abc import Callable, Mapping
 from copy import deepcopy
-from typing import Any, Protocol, get_type_hints, overload
+from enum import Enum
+from hashlib import sha256
+from typing import (
+    Any,
+    Final,
+    Protocol,
+    TypeAlias,
+    TypedDict,
+    Unpack,
+    get_args,
+    get_type_hints,
+    overload,
+)
 
 import msgspec
 
-from ..events.errors import InvalidAgent, NotSupported
+from ..events.approvals import OnExpiry
+from ..events.errors import InvalidAgent
 from ..events.messages import ToolCall, ToolSpec
 from ..events.values import plain
-from .commands import OnCrash
+from .commands import Gate, OnCrash
 from .models import is_async
+
+log: logging.Logger = logging.getLogger("turnstream")
 
 
 class ToolContext(msgspec.Struct, frozen=True):
@@ -33,12 +49,77 @@ class ToolContext(msgspec.Struct, frozen=True):
     idempotency_key: str
     attempt: int
     state: Any
-    _is_cancelled: Callable[[], bool]
+    _is_cancelled: Callable[[], bool] = lambda: False
 
     @property
     def cancelled(self) -> bool:
         """Whether the turn no longer wants the result: a long loop may look and stop."""
         return self._is_cancelled()
+
+
+def idempotency_key(session_id: str, turn_id: str, call_id: str) -> str:
+    """A key that is the same each time the call is run, and no other call's."""
+    named = f"{session_id}\0{turn_id}\0{call_id}".encode("utf-8", "surrogatepass")
+    return sha256(named).hexdigest()[:32]
+
+
+class NotDone(Enum):
+    """What a ``reconcile`` function says of a call that had no effect."""
+
+    NOT_DONE = "not-done"
+
+
+NOT_DONE: Final = NotDone.NOT_DONE
+
+MOST_SECONDS = 10 * 365 * 86_400
+
+
+def is_seconds(value: object) -> bool:
+    """Whether it is a time to wait for: above 0, and at most ten years."""
+    return type(value) in (int, float) and 0 < value <= MOST_SECONDS  # type: ignore[operator]
+
+
+NeedsApproval: TypeAlias = bool | Callable[[ToolContext, dict[str, Any]], bool]
+
+
+class Options(TypedDict, total=False):
+    """What ``tool`` takes beside the function; see there."""
+
+    needs_approval: NeedsApproval
+    approval_timeout: float | None
+    on_expiry: OnExpiry
+    on_crash: OnCrash
+    reconcile: Callable[..., Any] | None
+    timeout: float | None
+
+
+class ToolOptions(msgspec.Struct, frozen=True):
+    """The same, with what counts where one is not given."""
+
+    needs_approval: NeedsApproval = False
+    approval_timeout: float | None = None
+    on_expiry: OnExpiry = "reject"
+    on_crash: OnCrash = "rerun"
+    reconcile: Callable[..., Any] | None = None
+    timeout: float | None = None
+
+    def check(self, name: str) -> None:
+        """Raise ``InvalidAgent`` where one of them can't work."""
+        for option in ("timeout", "approval_timeout"):
+            value = getattr(self, option)
+            if value is not None and not is_seconds(value):
+                raise InvalidAgent(
+                    f"tool {name!r}: {option} must be more than 0 seconds and at most ten years, "
+                    f"not {value!r}"
+                )
+        for option, allowed in (("on_crash", OnCrash), ("on_expiry", OnExpiry)):
+            if getattr(self, option) not in get_args(allowed):
+                raise InvalidAgent(
+                    f"tool {name!r}: {option} must be one of {get_args(allowed)}, not "
+                    f"{getattr(self, option)!r}"
+                )
+        if is_async(self.needs_approval):
+            raise InvalidAgent(f"tool {name!r}: needs_approval must not be async")
 
 
 class Arguments(Protocol):
@@ -58,19 +139,14 @@ class Tool:
         convert: Arguments,
         *,
         takes_context: bool,
-        on_crash: OnCrash,
-        timeout: float | None,
+        options: ToolOptions,
     ) -> None:
-        if timeout is not None and not timeout > 0:
-            raise InvalidAgent(f"tool {spec.name!r}: timeout must be more than 0 seconds")
-        if on_crash not in ("rerun", "fail"):
-            raise NotSupported(
-                f"tool {spec.name!r}: on_crash={on_crash!r} is not available; use 'rerun' or 'fail'"
-            )
+        options.check(spec.name)
+        if is_async(options.reconcile) and not is_async(fn):
+            raise InvalidAgent(f"tool {spec.name!r}: reconcile is async, and the tool is not")
+        self.options: ToolOptions = options
         self.fn: Callable[..., Any] = fn
         self.spec: ToolSpec = spec
-        self.on_crash: OnCrash = on_crash
-        self.timeout: float | None = timeout
         self._convert, self._takes_context = convert, takes_context
         self.is_async: bool = is_async(fn)
 
@@ -87,18 +163,16 @@ class Tool:
         schema: Mapping[str, Any],
         *,
         description: str = "",
-        on_crash: OnCrash = "rerun",
-        timeout: float | None = None,
+        **options: Unpack[Options],
     ) -> Tool:
         """A tool whose JSON schema comes from elsewhere: ``fn(**arguments)`` is called with what
-        the model sent, unchecked."""
+        the model sent, unchecked. The options are those of ``tool``."""
         return cls(
             fn,
             ToolSpec(name, description or _description(fn), dict(schema)),
             _unchecked,
             takes_context=_context_parameter(fn) is not None,
-            on_crash=on_crash,
-            timeout=timeout,
+            options=ToolOptions(**options),
         )
 
     def refusal(self, call: ToolCall) -> str | None:
@@ -113,12 +187,47 @@ class Tool:
             return f"The arguments can't be read as the tool's schema says: {type(error).__name__}"
         return None
 
+    def needs_approval(self, call: ToolCall, context: ToolContext) -> bool:
+        """Whether the call may only run once somebody decided so. It does where the tool's own
+        function can't tell."""
+        asks = self.options.needs_approval
+        if not callable(asks):
+            return asks
+        try:
+            return bool(asks(context, self._convert(plain(call.arguments))))
+        except Exception:
+            log.exception("tool %r: needs_approval raised, so the call needs one", self.name)
+            return True
+
+    @property
+    def gate(self) -> Gate:
+        """How long a decision on its calls is waited for."""
+        return Gate(self.options.approval_timeout, self.options.on_expiry)
+
     def run(self, call: ToolCall, context: ToolContext) -> Any:
         """Run the call, on arguments of its own. An async tool gives a coroutine."""
+        if context.attempt > 1 and (reconcile := self.options.reconcile) is not None:
+            reconciled = self._reconciled_async if self.is_async else self._reconciled
+            return reconciled(reconcile, call, context)
+        return self._invoke(self.fn, call, context)
+
+    def _reconciled(
+        self, reconcile: Callable[..., Any], call: ToolCall, context: ToolContext
+    ) -> Any:
+        found = self._invoke(reconcile, call, context)
+        return self._invoke(self.fn, call, context) if found is NOT_DONE else found
+
+    async def _reconciled_async(
+        self, reconcile: Callable[..., Any], call: ToolCall, context: ToolContext
+    ) -> Any:
+        found = self._invoke(reconcile, call, context)
+        if inspect.isawaitable(found):
+            found = await found
+        return await self._invoke(self.fn, call, context) if found is NOT_DONE else found
+
+    def _invoke(self, fn: Callable[..., Any], call: ToolCall, context: ToolContext) -> Any:
         arguments = self._convert(plain(call.arguments) if call.arguments else {})
-        if self._takes_context:
-            return self.fn(context, **arguments)
-        return self.fn(**arguments)
+        return fn(context, **arguments) if self._takes_context else fn(**arguments)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function itself, as if it were not a tool."""
@@ -135,9 +244,7 @@ def tool(
     *,
     name: str | None = None,
     description: str | None = None,
-    needs_approval: bool = False,
-    on_crash: OnCrash = "rerun",
-    timeout: float | None = None,
+    **options: Unpack[Options],
 ) -> Callable[[Callable[..., Any]], Tool]: ...
 def tool(
     fn: Callable[..., Any] | None = None,
@@ -145,27 +252,30 @@ def tool(
     *,
     name: str | None = None,
     description: str | None = None,
-    needs_approval: bool = False,
-    on_crash: OnCrash = "rerun",
-    timeout: float | None = None,
+    **options: Unpack[Options],
 ) -> Tool | Callable[[Callable[..., Any]], Tool]:
     """Make a function, sync or async, a tool.
 
-    ``on_crash`` says what becomes of a call whose process was lost while it ran: ``"rerun"`` it
-    with the same idempotency key, or ``"fail"`` it with a result that says it may have run.
-    ``timeout`` is in seconds.
+    ``needs_approval`` says whether a call runs only once somebody approved it: ``True``, or a
+    quick function of a ``ToolContext`` and the arguments; where that raises, a decision is
+    needed. After ``approval_timeout`` seconds without one the call is rejected, or with
+    ``on_expiry="keep"`` kept waiting, and shown as overdue.
 
-    Raises ``InvalidAgent`` where the signature can't be turned into a schema, and
-    ``NotSupported`` for ``needs_approval``, so that nothing runs unapproved by mistake.
+    ``on_crash`` says what becomes of a call whose process was lost while it ran: ``"rerun"`` it
+    with the same idempotency key, ``"fail"`` it with a result that says it may have run, or
+    ``"ask"`` for a decision. ``reconcile``, a function like the tool itself, is called before the
+    tool is run again: what it returns is the result of the call that happened; ``NOT_DONE`` lets
+    it run. ``timeout`` is in seconds.
+
+    Raises ``InvalidAgent`` where the signature can't be turned into a schema, or an option is
+    none.
     """
-    if needs_approval:
-        raise NotSupported(
-            "needs_approval is not available in this version: leave the tool out, or ask for the "
-            "decision inside it"
-        )
+
+    chosen = ToolOptions(**options)
 
     def make(fn: Callable[..., Any]) -> Tool:
         tool_name = name or str(getattr(fn, "__name__", ""))
+        chosen.check(tool_name)
         parameters = _parameters(fn, tool_name)
         return Tool(
             fn,
@@ -176,8 +286,7 @@ def tool(
             ),
             _converter(parameters),
             takes_context=_context_parameter(fn) is not None,
-            on_crash=on_crash,
-            timeout=timeout,
+            options=chosen,
         )
 
     return make if fn is None else make(fn)
@@ -191,7 +300,8 @@ def _description(fn: Callable[..., Any]) -> str:
     return inspect.getdoc(fn) or ""
 
 
-def _hints(fn: Callable[..., Any]) -> dict[str, Any]:
+def hints(fn: Callable[..., Any]) -> dict[str, Any]:
+    """The type hints of a function, or of an object that can be called."""
     target: Any = fn if inspect.isroutine(fn) else type(fn).__call__
     try:
         return get_type_hints(target, include_extras=True)
@@ -201,13 +311,13 @@ def _hints(fn: Callable[..., Any]) -> dict[str, Any]:
 
 def _context_parameter(fn: Callable[..., Any]) -> str | None:
     first = next(iter(inspect.signature(fn).parameters), None)
-    return first if first is not None and _hints(fn).get(first) is ToolContext else None
+    return first if first is not None and hints(fn).get(first) is ToolContext else None
 
 
 def _parameters(fn: Callable[..., Any], name: str) -> type[msgspec.Struct]:
     if not name or not name.isidentifier():
         raise InvalidAgent(f"{name!r} is no name for a tool: give it one with @tool(name=...)")
-    context, hints, fields = _context_parameter(fn), _hints(fn), []
+    context, typed, fields = _context_parameter(fn), hints(fn), []
     for parameter in inspect.signature(fn).parameters.values():
         if parameter.name == context:
             continue
@@ -220,7 +330,7 @@ def _parameters(fn: Callable[..., Any], name: str) -> type[msgspec.Struct]:
             raise InvalidAgent(
                 f"tool {name!r}: {parameter.name!r} is positional only; models name arguments"
             )
-        fields.append(_field(parameter, hints.get(parameter.name, Any)))
+        fields.append(_field(parameter, typed.get(parameter.name, Any)))
     return msgspec.defstruct(f"{name}_arguments", fields, kw_only=True)
 
 

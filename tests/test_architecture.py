@@ -56,7 +56,7 @@ CLOCKS_AND_DICE = {"now", "today", "utcnow", "uuid1", "uuid4"}
 
 PACKAGE = sorted(path for layer in LAYERS for path in (ROOT / layer).rglob("*.py"))
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
-PURE_PARTS = {"commands", "decider", "draft", "inputs", "stopping"}
+PURE_PARTS = {"approving", "commands", "decider", "draft", "drift", "inputs", "stopping"}
 PURE = [
     path
     for path in PACKAGE

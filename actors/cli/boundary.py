@@ -12,6 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 from ...events.errors import (
+    ApprovalNotFound,
     InvalidSessionId,
     NotAStore,
     NotSupported,
@@ -23,7 +24,14 @@ from .text import printable
 
 WRONG, MISUSED, INTERRUPTED, UNREAD = 1, 2, 130, 141
 
-_MISUSE = (InvalidSessionId, NotAStore, NotSupported, SessionDeleted, SessionNotFound)
+_MISUSE = (
+    ApprovalNotFound,
+    InvalidSessionId,
+    NotAStore,
+    NotSupported,
+    SessionDeleted,
+    SessionNotFound,
+)
 
 
 class CommandGroup(TyperGroup):

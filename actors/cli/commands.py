@@ -11,11 +11,11 @@ import typer
 from ...events.codec import CODEC
 from ...events.envelope import StoredRecord
 from ...events.errors import CorruptEvent
-from ...events.rendering import well_formed
 from ...events.session import AnyEvent, Status
 from ...projections import fold
 from ...stores import EventStore, SessionRow
-from .boundary import WRONG, CommandGroup
+from .app import AsJson, SessionId, StoreUrl, app, encodable
+from .boundary import WRONG
 from .chats import has_lines, read_chats
 from .conversation import conversation, session_fields
 from .imports import Naming, import_chats, opened_file
@@ -26,16 +26,6 @@ from .screen import screen, write_line
 from .text import json_line, record_line
 
 PAGE = 500
-
-app: typer.Typer = typer.Typer(
-    name="turnstream",
-    cls=CommandGroup,
-    help="Durable AI-agent sessions. Exit status: 0 done, 1 found something wrong, 2 used wrongly.",
-    add_completion=False,
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-)
 
 
 def _print_version(asked: bool) -> None:  # noqa: FBT001 - typer calls it so
@@ -58,20 +48,6 @@ def _readable(file: Path) -> Path:
     return file
 
 
-def _encodable(name: str | None) -> str | None:
-    if name is not None and well_formed(name) != name:
-        raise typer.BadParameter("these bytes are no text")
-    return name
-
-
-StoreUrl = Annotated[
-    str,
-    typer.Option("--store", envvar="TURNSTREAM_STORE", metavar="URL", help="The store's address."),
-]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON value a line.")]
-SessionId = Annotated[str, typer.Argument(metavar="ID", help="The session's id.")]
-
-
 @app.callback()
 def _root(
     *,
@@ -90,9 +66,7 @@ def sessions(
     status: Annotated[
         str | None, typer.Option(callback=_known_status, help=f"{', '.join(get_args(Status))}.")
     ] = None,
-    agent: Annotated[
-        str | None, typer.Option(callback=_encodable, help="The agent's name.")
-    ] = None,
+    agent: Annotated[str | None, typer.Option(callback=encodable, help="The agent's name.")] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="At most so many.")] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -160,7 +134,7 @@ def import_(
         typer.Option(help="The session's id; of several conversations, how their ids begin."),
     ] = None,
     agent: Annotated[
-        str, typer.Option(callback=_encodable, help="The agent the sessions belong to.")
+        str, typer.Option(callback=encodable, help="The agent the sessions belong to.")
     ] = "imported",
     as_json: AsJson = False,
 ) -> None:

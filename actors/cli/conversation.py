@@ -17,6 +17,8 @@ from ...events.messages import (
     UserMessage,
 )
 from ...projections import (
+    Approved,
+    Gated,
     InDoubt,
     OpenCall,
     OpenTurn,
@@ -125,6 +127,10 @@ def _stage(stage: Stage) -> str:
     match stage:
         case Requested():
             return "not started"
+        case Gated(approval_id=approval_id):
+            return f"waits for a decision: {printable(approval_id)}"
+        case Approved():
+            return "approved, not started"
         case Running(attempt=attempt):
             return f"started, attempt {attempt}: no result yet"
         case InDoubt(attempt=attempt):

@@ -331,13 +331,12 @@ def test_an_event_of_a_newer_version_is_shown_as_unknown(store: EventStore) -> N
 def test_output_that_nobody_reads_ends_quietly(store: EventStore) -> None:
     import_transcript(chat(*["a", "b"] * 3000), store, "s")
     for options in ((), ("--json",)):
-        running = process("events", "s", *options)
-        assert running.stdout is not None
-        assert running.stderr is not None
-        assert running.stdout.readline()
-        running.stdout.close()
-        assert (running.wait(30), running.stderr.read()) == (141, "")
-        running.stderr.close()
+        with process("events", "s", *options) as running:
+            assert running.stdout is not None
+            assert running.stderr is not None
+            assert running.stdout.readline()
+            running.stdout.close()
+            assert (running.wait(30), running.stderr.read()) == (141, "")
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no pseudo-terminals on Windows")

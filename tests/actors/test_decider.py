@@ -12,10 +12,12 @@ from datetime import UTC, datetime
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from turnstream.actors.commands import (
     Command,
     Discard,
+    Gate,
     ModelAnswered,
     ModelBroke,
     Resume,
@@ -70,6 +72,8 @@ def rules(
         concurrency,
         {"work": on_crash},  # type: ignore[dict-item]
         lambda call: None if call.name == "work" else f"no tool {call.name}",
+        lambda call, session_id, state: None,
+        {"work": Gate()},
     )
 
 
@@ -87,7 +91,7 @@ class World:
     ran: list[str] = field(default_factory=list)
 
     def tell(self, command: Command) -> Decision:
-        stamp = Stamp(AT, Owner(self.generation, f"node-{self.generation}"), "", self.adopted)
+        stamp = Stamp(AT, Owner(self.generation, f"node-{self.generation}"), "s", "", self.adopted)
         decision = decide(self.state, command, self.rules, stamp)
         for place, event in enumerate(decision.events):
             _follows_the_table(decision.states[place], event, decision.states[place + 1])
@@ -218,13 +222,7 @@ def test_the_agent_is_recorded_once_and_again_only_when_it_differs() -> None:
         world.tell(Submit(f"i{place}", "hi"))
         world.run()
     changed = AgentConfigured(at=AT, name="agent", model="m", fingerprint="f2")
-    world.rules = Rules(
-        changed,
-        world.rules.budget,
-        8,
-        world.rules.on_crash,
-        world.rules.refusal,
-    )
+    world.rules = replace(world.rules, configured=changed)
     world.tell(Submit("i4", "hi"))
 
     prints = [each.fingerprint for each in world.events if isinstance(each, AgentConfigured)]
@@ -406,7 +404,7 @@ def test_a_draining_session_records_what_comes_back_and_starts_nothing() -> None
     world = World([2])
     world.tell(Submit("i1", "go"))
     answer = world.due()[0]
-    stamp = Stamp(AT, Owner(1, "node-1"), "", adopted=True, draining=True)
+    stamp = Stamp(AT, Owner(1, "node-1"), adopted=True, draining=True)
 
     decision = decide(world.state, answer, world.rules, stamp)
 

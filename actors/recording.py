@@ -1,0 +1,85 @@
+"""A decision recorded where no agent is: on the stream, with nothing started."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+from ..events.approvals import session_of
+from ..events.chain import digest
+from ..events.codec import CODEC
+from ..events.errors import InvalidSessionId, WrongExpectedVersion
+from ..events.session import AgentConfigured, Budget, Owner
+from ..projections import INITIAL, SessionState, fold
+from ..stores import EventStore
+from ..stores.port import Append, RowChange
+from .approving import not_found, take
+from .commands import Resolve, Rules, Stamp
+from .draft import Draft
+
+MAX_CONFLICTS = 20
+
+
+class Known(NamedTuple):
+    """What a stream says up to a version, and the digest of its last event."""
+
+    state: SessionState = INITIAL
+    version: int = 0
+    prev: str = ""
+
+
+def read_on(store: EventStore, session_id: str, known: Known) -> Known:
+    """What the stream says by now. Raises the store's errors, and ``CorruptEvent``."""
+    with closing(store.replay(session_id, after=known.version)) as pages:
+        for page in pages:
+            prev = digest(page.topics[-1], page.version, page.payloads[-1])
+            known = Known(fold(CODEC.replayed(page), known.state), page.version, prev)
+    return known
+
+
+def record_decision(store: EventStore, command: Resolve, at: datetime) -> None:
+    """Record a decision, and start nothing: the turn goes on with whoever resumes it.
+
+    Raises ``ApprovalNotFound``, ``ApprovalDecided``, and the store's errors. Edited arguments are
+    checked when the call is about to run.
+    """
+    session_id = session_of(command.approval_id)
+    for left in reversed(range(MAX_CONFLICTS)):
+        try:
+            known = read_on(store, session_id, Known())
+        except InvalidSessionId:
+            raise not_found(command.approval_id) from None
+        draft = Draft(known.state, _NO_RULES, Stamp(at, Owner(0, ""), session_id))
+        take(draft, command)
+        try:
+            store.append(_append(draft, known, session_id))
+        except WrongExpectedVersion:
+            if not left:
+                raise
+        else:
+            return
+
+
+def _append(draft: Draft, known: Known, session_id: str) -> Append:
+    encoded, _ = CODEC.chained(draft.events, known.version, known.prev)
+    state = draft.state
+    row = RowChange(
+        state.status,
+        state.agent,
+        draft.stamp.at,
+        state.tenant,
+        state.approvals(session_id),
+    )
+    return Append(session_id, known.version, encoded, row)
+
+
+_NO_RULES = Rules(
+    AgentConfigured(at=datetime.fromtimestamp(0, UTC), name="", model=""),
+    Budget(max_steps=0),
+    1,
+    {},
+    lambda call: None,
+    lambda call, session_id, state: None,
+    {},
+)
