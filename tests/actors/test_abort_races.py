@@ -55,11 +55,14 @@ def ends(session: Session) -> list[str]:
     return [e.topic for e in session.events() if e.topic in ("turn_finished", "turn_aborted")]
 
 
+@pytest.mark.parametrize("rounds", [200, pytest.param(1000, marks=pytest.mark.slow)])
 @pytest.mark.usefixtures("switching_often")
-def test_a_turn_is_finished_or_aborted_and_never_both_and_the_reply_tells_which(run: Run) -> None:
+def test_a_turn_is_finished_or_aborted_and_never_both_and_the_reply_tells_which(
+    run: Run, rounds: int
+) -> None:
     model, aim, outcomes = Gated(), Aim(), set()
     system = run([], model=model)
-    for n in range(1000):
+    for n in range(rounds):
         session = system.session(f"s{n}")
         turn = session.send("go")
         turn.accepted().result(WAIT)

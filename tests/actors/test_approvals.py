@@ -176,7 +176,13 @@ def test_a_rejected_call_never_runs_and_the_model_reads_why(run: Run) -> None:
     assert [each.decision for each in events(session, ApprovalResolved)] == ["rejected"]
 
 
-@pytest.mark.parametrize("restarting", [False, True], ids=["live", "restarted"])
+@pytest.mark.parametrize(
+    "restarting",
+    [
+        pytest.param(False, id="live"),
+        pytest.param(True, id="restarted", marks=pytest.mark.slow),
+    ],
+)
 @pytest.mark.parametrize("order", list(permutations("abc")), ids="".join)
 def test_each_decision_reaches_its_own_call_in_whatever_order_they_come(
     run: Run, place: EventStore | str, order: tuple[str, ...], restarting: bool

@@ -28,16 +28,30 @@ from plan import AtAppend, AtMoment, Log, die
 sys.path.insert(0, str(Path(__file__).parents[1] / "machines"))
 
 from audience import Audience, Caller
-from lives import USED, Life, Settings, improvised, version_of
+from lives import SESSION, USED, Life, Settings, improvised, version_of
+from outfits import WHOLE
 from puppets import Answer, Break, Order
 from witnessed import Asked, Ran, Seen
 
 from turnstream.actors import Turn
+from turnstream.actors.commands import Resolve
 from turnstream.events import ModelTurn, ToolCall
+from turnstream.projections import fold
 
 SECONDS = 40.0
 Act: TypeAlias = Literal[
-    "send", "join", "execute", "withdraw", "abort", "discard", "resume", "show", "model", "tool"
+    "send",
+    "join",
+    "execute",
+    "withdraw",
+    "abort",
+    "discard",
+    "resume",
+    "show",
+    "model",
+    "tool",
+    "decide",
+    "decide elsewhere",
 ]
 ACTS: dict[Act, int] = {  # what is done, and how often
     "send": 4,
@@ -50,6 +64,8 @@ ACTS: dict[Act, int] = {  # what is done, and how often
     "show": 3,
     "model": 9,
     "tool": 8,
+    "decide": 5,
+    "decide elsewhere": 2,
 }
 
 
@@ -73,7 +89,7 @@ class Noted(Struct, frozen=True):
 
 
 class Player:
-    """Does at random what can be done with a session."""
+    """Does at random what can be done with a session, and decides on its calls."""
 
     def __init__(self, part: Part, life: Life) -> None:
         self._random, self._life, self._part = Random(part.seed), life, part
@@ -108,6 +124,13 @@ class Player:
                 life.ask(life.session.discard_pending(), "discard")
             case "resume":
                 life.attend(life.session.resume)
+            case _:
+                self._pull(act)
+
+    def _pull(self, act: Act) -> None:
+        """Have the model, a tool, or whoever decides do something."""
+        random, life = self._random, self._life
+        match act:
             case "show":
                 if (puppet := life.puppet(Asked)) is not None:
                     life.stage.show(puppet)
@@ -115,6 +138,30 @@ class Player:
                 life.pull(Asked, 0, self._answer())
             case "tool":
                 life.pull(Ran, random.randrange(9), self._result())
+            case "decide":
+                if decision := self._decision():
+                    life.attend(lambda: self._take(decision), goes_on=False)
+            case "decide elsewhere":
+                if decision := self._decision():
+                    life.decide_elsewhere(decision)
+
+    def _decision(self) -> Resolve | None:
+        """On an open question, or, at times, on one that has its end."""
+        state, random = fold(self._life.recorded), self._random
+        ids = [each.id for each in state.approvals(SESSION)] or [*state.decided]
+        if not ids:
+            return None
+        by = f"somebody in {self._part.life}"
+        if random.random() < 0.3:
+            return Resolve(random.choice(ids), "rejected", by)
+        edited = {"text": self._text()} if random.random() < 0.3 else None
+        return Resolve(random.choice(ids), "approved", by, arguments=edited)
+
+    def _take(self, decision: Resolve) -> Turn:
+        session, question = self._life.session, decision.approval_id
+        if decision.decision == "rejected":
+            return session.reject(question, by=decision.by)
+        return session.approve(question, by=decision.by, arguments=decision.arguments)
 
     def _caller(self) -> Caller | None:
         callers = self._life.callers
@@ -134,7 +181,9 @@ class Player:
         random = self._random
         if random.random() < 0.1:
             return Break(random.choice([None, ConnectionError("reset")]))
-        names = random.choices(["work", "fetch", "nowhere"], [5, 5, 1], k=random.randrange(4))
+        names = random.choices(
+            [*WHOLE.tools, "nowhere"], [5, 5, 2, 2, 2, 2, 2, 1], k=random.randrange(4)
+        )
         calls = tuple(ToolCall(random.choice("ab"), name) for name in names)
         return Answer(ModelTurn("" if calls else "done", calls, USED))
 
@@ -151,7 +200,7 @@ def live(part: Part) -> None:
 
     with closing(MortalStore(Path(part.folder, "store.db"), _at_append(part))) as store:
         audience = Audience(moved, note, lambda: version_of(store))
-        life = Life(store, part.settings, audience, moved, note)
+        life = Life(store, part.settings, audience, moved, note, outfit=WHOLE)
         Player(part, life).play()
         life.settle()
         if part.ends:

@@ -37,7 +37,7 @@ MOST_LIVES = 60
 Begin = Callable[[], Story]
 
 
-@pytest.fixture(params=["one by one", "at once"])
+@pytest.fixture(params=[pytest.param("one by one", marks=pytest.mark.slow), "at once"])
 def begin(request: pytest.FixtureRequest, tell: Callable[..., Story]) -> Begin:
     """Begin the session, its inputs sent in one of two ways."""
     return lambda: tell(*SCRIPT, **SESSION, at_once=request.param == "at once")

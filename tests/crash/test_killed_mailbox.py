@@ -24,11 +24,13 @@ from plan import AtAppend, AtMoment
 from story import events, stream
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "machines"))
-pytest.register_assert_rewrite("guarantees", "witnessed")
+pytest.register_assert_rewrite("decisions", "guarantees", "spending", "witnessed")
 
+from decisions import gated_calls_run_when_approved  # noqa: E402
 from guarantees import every_split_folds_alike, judge_stream  # noqa: E402
 from lives import Settings  # noqa: E402
 from mailbox_child import Noted, Part  # noqa: E402
+from outfits import ASKS, GATED  # noqa: E402
 from witnessed import judge_witnesses  # noqa: E402
 
 from turnstream.events import verify  # noqa: E402
@@ -106,6 +108,7 @@ def judge(folder: Path) -> None:
     records = stream(folder)
     assert verify(records) is None
     judge_stream(events(records))
+    gated_calls_run_when_approved(events(records), GATED, ASKS)
     log = (folder / "log").read_bytes() if (folder / "log").exists() else b""
     noted = [msgspec.json.decode(line, type=Noted).seen for line in log.splitlines()]
     assert max((getattr(each, "seen", 0) for each in noted), default=0) <= len(records)
