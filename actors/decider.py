@@ -106,12 +106,11 @@ def _carry_out(draft: Draft, command: Command) -> None:
 
 
 def _only_takes_back(draft: Draft, command: Command) -> bool:
-    """Whether the command left the turn alone: then it is no reason to start what waits."""
-    if isinstance(command, LookAtTheClock):
-        return draft.state.turn is None
-    if not isinstance(command, (Withdraw, Abort, Discard)):
+    """Whether the command is no reason to start what waits: no turn is open, and none was."""
+    if not isinstance(command, (Withdraw, Abort, Discard, LookAtTheClock)):
         return False
-    return not any(isinstance(event, TurnAborted) for event in draft.events)
+    aborted = any(isinstance(event, TurnAborted) for event in draft.events)
+    return draft.state.turn is None and not aborted
 
 
 def _model_answered(draft: Draft, command: ModelAnswered) -> None:
