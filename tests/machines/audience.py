@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine
 from threading import Condition, Thread
 from typing import Any
 
-from witnessed import Accepted, Answered, Ended, Failed, Seen, Shown, digest
+from witnessed import Accepted, Answered, Ended, Failed, Paused, Seen, Shown, digest
 
 from turnstream.actors import Reply, Turn, TurnResult
 from turnstream.events import TurnstreamError
@@ -136,16 +136,12 @@ def _failed(seen: int, caller: Caller, error: BaseException) -> Failed:
     return Failed(seen, caller.id, turn_id, code)
 
 
-def _ended(seen: int, caller: Caller, ended: TurnResult) -> Ended:
-    return Ended(
-        seen,
-        caller.id,
-        ended.turn_id,
-        ended.finish_reason,
-        digest(ended.messages),
-        ended.steps,
-        ended.usage,
-    )
+def _ended(seen: int, caller: Caller, ended: TurnResult) -> Ended | Paused:
+    said, input_id, turn_id = digest(ended.messages), caller.id, ended.turn_id
+    if ended.finish_reason == "awaiting-approval":
+        waits = tuple(each.id for each in ended.approvals)
+        return Paused(seen, input_id, turn_id, said, ended.steps, ended.usage, waits)
+    return Ended(seen, input_id, turn_id, ended.finish_reason, said, ended.steps, ended.usage)
 
 
 async def _cancel_all() -> None:

@@ -7,18 +7,24 @@ at anything else, so that they can judge a stream of whatever store, and of a de
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
+from decisions import (
+    decisions_are_taken_once_and_obeyed,
+    nothing_happens_at_a_pause,
+    the_inbox_is_what_was_asked,
+)
 from msgspec import Struct
+from spending import budgets_are_kept
+from streams import Recorded, ends, flaw, history, turns
 
 from turnstream.events import (
     AnyEvent,
-    Budget,
+    ApprovalRequested,
+    ApprovalResolved,
     InputApplied,
     InputQueued,
     InputWithdrawn,
-    InvalidTranscript,
-    Message,
     ModelCallDiscarded,
     ModelTurnRecorded,
     Owner,
@@ -29,20 +35,14 @@ from turnstream.events import (
     TurnFinished,
     TurnResumed,
     TurnStarted,
-    Usage,
 )
 from turnstream.projections import (
     INITIAL,
     TRANSITIONS,
     Phase,
-    SessionState,
-    check_transcript,
     evolve,
     fold,
 )
-from turnstream.projections.usage import fold_usage
-
-Recorded = Sequence[AnyEvent]
 
 
 def judge_stream(recorded: Recorded) -> None:
@@ -57,44 +57,9 @@ def judge_stream(recorded: Recorded) -> None:
     transcripts_are_valid(recorded)
     turns_have_one_owner(recorded)
     budgets_are_kept(recorded)
-
-
-def history(recorded: Recorded) -> Iterator[tuple[SessionState, AnyEvent, SessionState]]:
-    """Each event, with the state before it and the state after it."""
-    before = INITIAL
-    for event in recorded:
-        after = evolve(before, event)
-        yield before, event, after
-        before = after
-
-
-def ends(event: AnyEvent) -> bool:
-    """Whether no turn is open after ``event``."""
-    match event:
-        case TurnFinished():
-            return True
-        case TurnFailed(kept=kept) | TurnAborted(kept=kept):
-            return not kept
-        case _:
-            return False
-
-
-def turns(recorded: Recorded) -> dict[str, list[AnyEvent]]:
-    """The events of each turn, by its id."""
-    found: dict[str, list[AnyEvent]] = {}
-    for event in recorded:
-        if turn_id := getattr(event, "turn_id", ""):
-            found.setdefault(turn_id, []).append(event)
-    return found
-
-
-def flaw(messages: Sequence[Message]) -> str:
-    """Why no provider would accept these messages; "" if one would."""
-    try:
-        check_transcript(messages)
-    except InvalidTranscript as error:
-        return str(error)
-    return ""
+    decisions_are_taken_once_and_obeyed(recorded)
+    nothing_happens_at_a_pause(recorded)
+    the_inbox_is_what_was_asked(recorded)
 
 
 def turns_follow_one_another(recorded: Recorded) -> None:
@@ -117,7 +82,7 @@ def every_call_has_one_result(recorded: Recorded) -> None:
     before it runs, once an attempt, and never again once it has its result."""
     for events in turns(recorded).values():
         open_calls: dict[str, int] = {}
-        seen: set[str] = set()
+        seen, running = set[str](), set[str]()
         for event in events:
             match event:
                 case ModelTurnRecorded(tool_calls=calls):
@@ -128,15 +93,19 @@ def every_call_has_one_result(recorded: Recorded) -> None:
                 case ToolCallStarted(call_id=call_id, attempt=attempt):
                     assert open_calls.get(call_id) == attempt - 1, event
                     open_calls[call_id] = attempt
+                    running.add(call_id)
+                case TurnResumed():
+                    running.clear()
                 case ToolResultRecorded(call_id=call_id, outcome=outcome):
                     assert call_id in open_calls, "a result without a call that lacks one"
                     attempt = open_calls.pop(call_id)
+                    running.discard(call_id)
                     assert attempt or outcome != "cancelled", "it never ran"
                     assert not attempt or outcome != "skipped", "it ran"
                 case InputApplied():
                     assert not open_calls, "an input came between a call and its result"
                 case TurnAborted(kept=True):
-                    assert not any(open_calls.values()), "a call runs on after the abort"
+                    assert not running, "a call runs on after the abort"
                 case _ if ends(event):
                     assert not open_calls, "a turn ended with calls that lack results"
 
@@ -241,12 +210,12 @@ def inputs_join_at_the_first_safe_point(recorded: Recorded) -> None:
 
 
 def steers_are_taken_in_at_once(recorded: Recorded) -> None:
-    """No call is begun while a steer waits to join; and a model call that was thrown away for one
-    stands between its acceptance and its use."""
-    queue = Queue()
+    """No call is begun while a steer waits to join, but for those that were approved; and a model
+    call that was thrown away for one stands between its acceptance and its use."""
+    queue, approved = Queue(), approved_calls(recorded)
     for place, event in enumerate(recorded):
         match event:
-            case ToolCallStarted(attempt=1):
+            case ToolCallStarted(attempt=1) if (event.turn_id, event.call_id) not in approved:
                 steers = [i for i in queue.joining if queue.waiting[i].policy == "steer"]
                 assert not steers, "a call was begun although a steer waited"
             case ModelCallDiscarded(reason="steered"):
@@ -257,6 +226,14 @@ def steers_are_taken_in_at_once(recorded: Recorded) -> None:
                 stopped = recorded[place + 1 : place + 2]
                 assert stopped and isinstance(stopped[0], TurnAborted)
         queue.take(place, event)
+
+
+def approved_calls(recorded: Recorded) -> set[tuple[str, str]]:
+    """The calls (turn and id) that somebody approved."""
+    asked = {e.approval_id: e for e in recorded if isinstance(e, ApprovalRequested)}
+    decided = [e for e in recorded if isinstance(e, ApprovalResolved) and e.decision == "approved"]
+    calls = [asked[each.approval_id] for each in decided if each.approval_id in asked]
+    return {(each.turn_id, each.call_id) for each in calls}
 
 
 def keyed(recorded: Recorded) -> dict[str, InputQueued]:
@@ -303,35 +280,16 @@ def transcripts_are_valid(recorded: Recorded) -> None:
 
 
 def turns_have_one_owner(recorded: Recorded) -> None:
-    """G6. A turn that was not halted goes over to younger nodes only."""
+    """G6. A turn that was neither halted nor paused goes over to younger nodes only."""
     owner: Owner | None = None
-    for event in recorded:
+    for before, event, _ in history(recorded):
         match event:
             case TurnStarted() | TurnResumed():
-                assert owner is None or event.owner.generation >= owner.generation
+                younger = owner is None or event.owner.generation >= owner.generation
+                assert younger or before.phase is Phase.PAUSED
                 owner = event.owner
             case TurnFinished() | TurnFailed() | TurnAborted():
                 owner = None
-
-
-def budgets_are_kept(recorded: Recorded) -> None:
-    """G10. No turn has more steps than it may, nor begins one with its tokens used up; at a limit
-    nothing joins it; and what was used is the sum over the stream."""
-    budget, used, steps, total = Budget(max_steps=0), Usage(), 0, Usage()
-    for event in recorded:
-        match event:
-            case TurnStarted():
-                budget, used, steps = event.budget, Usage(), 0
-            case ModelTurnRecorded() | InputApplied():
-                assert steps < budget.max_steps
-                assert not budget.tokens or used.total_tokens < budget.tokens
-            case TurnFinished(finish_reason="max-steps"):
-                assert steps == budget.max_steps
-            case TurnFinished(finish_reason="budget"):
-                assert used.total_tokens >= budget.tokens > 0
-        if isinstance(event, ModelTurnRecorded):
-            used, steps, total = used + event.usage, event.step, total + event.usage
-    assert fold(recorded).usage == fold_usage(recorded).recorded == total
 
 
 def every_split_folds_alike(recorded: Recorded) -> None:

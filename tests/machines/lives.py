@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from threading import Condition
 from typing import Any, cast
 
 import guarantees
 import witnessed
 from audience import Audience, Caller
-from guarantees import Recorded
 from msgspec import Struct
+from outfits import PLAIN, Outfit, tools_of
 from puppets import Answer, Kind, MortalStore, Order, Puppet, Stage
+from streams import Recorded
 from witnessed import Asked, Ran, Seen
 
 from turnstream.actors import ActorSystem, Agent, Reply, Turn
+from turnstream.actors.commands import Resolve
+from turnstream.actors.recording import record_decision
 from turnstream.events import (
     CODEC,
     ModelTurn,
@@ -28,6 +32,7 @@ from turnstream.projections import Phase, Running, SessionState, fold
 from turnstream.stores import EventStore
 
 WAIT = 10.0
+MOST = 500
 SESSION = "s"
 USED = Usage(input_tokens=3, output_tokens=2)
 
@@ -40,10 +45,16 @@ class Settings(Struct, frozen=True):
     token_budget: int | None = None
     tool_concurrency: int = 8
     on_failure: str = "keep"
+    tool_call_budget: int | None = None
+    session_token_budget: int | None = None
 
 
 class Life:
-    """A system on a store that outlives it, whose model and tools are puppets."""
+    """A system on a store that outlives it, whose model and tools are puppets.
+
+    ``is_awake`` says whether the session was asked anything here, so that a clock runs for its
+    questions; ``elsewhere`` is the version up to which another process wrote and nobody went on.
+    """
 
     def __init__(
         self,
@@ -52,24 +63,33 @@ class Life:
         audience: Audience,
         moved: Condition,
         witness: Callable[[Seen], None],
+        *,
+        outfit: Outfit = PLAIN,
     ) -> None:
+        self.outfit = outfit
         self._kept, self._audience, self._moved = kept, audience, moved
         self.store = MortalStore(kept, moved)
         self.stage = Stage(moved, witness, self.seen)
         agent = Agent(
             "agent",
             model=self.stage.model(settings.model),
-            tools=self.stage.tools,
+            instructions=outfit.instructions,
+            tools=tools_of(self.stage, outfit),
             max_steps=settings.max_steps,
             token_budget=settings.token_budget,
+            tool_call_budget=settings.tool_call_budget,
+            session_token_budget=settings.session_token_budget,
             tool_concurrency=settings.tool_concurrency,
         )
         store = cast("EventStore", self.store)
-        self.system = ActorSystem(agent, store=store, on_failure=settings.on_failure)
+        self.system = ActorSystem(
+            agent, store=store, on_failure=settings.on_failure, on_agent_drift=outfit.on_drift
+        )
         self.stage.generation = self.store.generation
         self.session = self.system.session(SESSION)
         self.callers: list[Caller] = []
         self.answers: list[list[bool | TurnstreamError]] = []
+        self.is_awake, self.elsewhere = False, 0
 
     def seen(self) -> int:
         """The version of the stream."""
@@ -80,11 +100,14 @@ class Life:
         """The stream."""
         return events_of(self._kept)
 
-    def attend(self, ask: Callable[[], Turn | None]) -> Caller | None:
-        """Ask for a turn, and have somebody wait for it."""
+    def attend(self, ask: Callable[[], Turn | None], *, goes_on: bool = True) -> Caller | None:
+        """Ask for a turn, and have somebody wait for it; ``goes_on`` says whether that is to go on
+        with what is unfinished."""
         asked_at = self.seen()
         if (turn := ask()) is None:
             return None
+        self.is_awake = True
+        self.elsewhere = 0 if goes_on else self.elsewhere
         self.callers.append(self._audience.attend(turn, asked_at))
         return self.callers[-1]
 
@@ -92,9 +115,19 @@ class Life:
         self, reply: Reply[bool], request: str, caller: Caller | None = None
     ) -> list[bool | TurnstreamError]:
         """Have somebody wait for the reply."""
+        self.is_awake = True
         input_id = (lambda: caller.turn.input_id) if caller is not None else str
         self.answers.append(self._audience.ask(reply, request, input_id))
         return self.answers[-1]
+
+    def decide_elsewhere(self, decision: Resolve) -> TurnstreamError | None:
+        """Have another process record a decision; what it was told."""
+        try:
+            record_decision(self._kept, decision, datetime.now(UTC))
+        except TurnstreamError as error:
+            return error
+        self.elsewhere = self.seen()
+        return None
 
     def due(self, recorded: Recorded, state: SessionState) -> list[Puppet | None]:
         """The calls that are to be under way in this process, by what the stream says; None for
@@ -105,6 +138,8 @@ class Life:
         if turn.owner.generation != self.store.generation:
             return []
         if state.phase is Phase.MODEL:
+            if len(recorded) == self.elsewhere:
+                return []
             since = witnessed.openings(recorded)[-1].version
             return [self._asked(turn.turn_id, turn.steps + 1, since)]
         return [
@@ -134,7 +169,7 @@ class Life:
         if caller.id in queued:
             joins, turn = {each.input_id for each in state.joining}, state.turn
             return caller.id not in joins or turn is None or turn.halt is None or turn.aborted
-        if state.turn is None or state.turn.halt is not None:
+        if state.turn is None or state.turn.halt is not None or state.turn.is_paused:
             return False
         return caller.id in {each.input_id for each in state.turn.inputs}
 
@@ -144,6 +179,13 @@ class Life:
         if turn is None or turn.halt is None or turn.aborted:
             return False
         return any(each.outcome is None and each.id in queued for each in self.callers)
+
+    def expires(self, state: SessionState) -> bool:
+        """Whether a question is about to be no longer waited for here."""
+        turn = state.turn
+        if turn is None or turn.next_expiry is None or not self.is_awake:
+            return False
+        return turn.is_paused or turn.owner.generation == self.store.generation
 
     def wake_what_can_not_be_stopped(self) -> None:
         """Let functions return, which a close would have to give up."""
@@ -190,19 +232,32 @@ class Life:
             return "a call that is due is not under way"
         if self.goes_on(state):
             return "a failed turn is not tried again"
+        if self.expires(state):
+            return "a question is to expire"
         late = [each.id for each in callers if each.outcome is None and not self.waits(each, state)]
         return f"callers of {late} were not told how it ended" if late else ""
 
     def come_to_the_end(self) -> None:
-        """Resume and answer until nothing is unfinished."""
+        """Resume, decide and answer until nothing is unfinished."""
         self.settle()
-        while (state := fold(self.recorded)).turn is not None or state.queued:
-            kind: type[Asked | Ran] = Asked if state.phase is Phase.MODEL else Ran
-            if (puppet := self.puppet(kind)) is not None:
-                self.stage.let_go(puppet, improvised(puppet))
-            else:
-                assert self.attend(self.session.resume) is not None
+        for _ in range(MOST):
+            state = fold(self.recorded)
+            if state.turn is None and not state.queued:
+                return
+            self._go_on(state)
             self.settle()
+        raise AssertionError(f"no end comes, after {self.recorded[-3:]}")
+
+    def _go_on(self, state: SessionState) -> None:
+        kind: type[Asked | Ran] = Asked if state.phase is Phase.MODEL else Ran
+        approvals, session = state.approvals(SESSION), self.session
+        if (puppet := self.puppet(kind)) is not None:
+            self.stage.let_go(puppet, improvised(puppet))
+        elif approvals:
+            decide = session.reject if self.seen() % 3 == 0 else session.approve
+            assert self.attend(lambda: decide(approvals[-1].id)) is not None
+        else:
+            assert self.attend(session.resume) is not None
 
     def end(self, seconds: float) -> bool:
         """Close the system, whatever is under way let go."""
@@ -228,7 +283,8 @@ def events_of(store: EventStore) -> list[Any]:
 
 def one_object(callers: Sequence[Caller], recorded: Recorded) -> None:
     """Callers who waited for a turn when it ended were told the very same thing. (Who was not told
-    yet will be; and who was told of an earlier turn that failed does not wait any more.)"""
+    yet will be; and who was told of an earlier turn that failed, or that it was paused, does not
+    wait any more.)"""
     stops: dict[str, list[int]] = {}
     for version, event in enumerate(recorded, 1):
         if isinstance(event, TurnFinished | TurnFailed | TurnAborted):
@@ -240,6 +296,7 @@ def one_object(callers: Sequence[Caller], recorded: Recorded) -> None:
                 if since <= each.asked_at <= each.accepted_at < version
                 and each.input_id in concerned
                 and getattr(each.outcome, "turn_id", "") == event.turn_id
+                and getattr(each.outcome, "finish_reason", "") != "awaiting-approval"
             ]
             assert all(each is told[0] for each in told), f"told different things: {told}"
             stops[event.turn_id].append(version)

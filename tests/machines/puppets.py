@@ -13,13 +13,13 @@ from queue import SimpleQueue
 from threading import Condition, Event, RLock
 from typing import Any, Literal, TypeAlias
 
-from guarantees import flaw
 from msgspec import Struct
+from streams import flaw
 from witnessed import Asked, Ran, Seen, digest
 
-from turnstream.actors import Delta, ModelRequest, TextDelta, Tool, ToolContext, tool
+from turnstream.actors import Delta, ModelRequest, TextDelta, ToolContext
 from turnstream.actors.models import AnyModel
-from turnstream.events import ModelTurn, StoreError, StoreUnavailable
+from turnstream.events import AssistantMessage, ModelTurn, StoreError, StoreUnavailable
 from turnstream.stores import Append, Appended, EventStore
 
 LONG = 50.0
@@ -121,28 +121,41 @@ class Stage:
             case "sync":
                 return self._ask
 
-    @property
-    def tools(self) -> list[Tool]:
-        """A sync tool that is run again when in doubt, and an async one that is not."""
+    def run(self, context: ToolContext, text: str) -> str:
+        """What a sync tool does."""
+        return str(self._wait(self._ran(context, text)))
 
-        @tool
-        def work(context: ToolContext) -> str:
-            return str(self._run(context))
-
-        @tool(on_crash="fail")
-        async def fetch(context: ToolContext) -> str:
-            return str(await self._hold(self._ran(context)))
-
-        return [work, fetch]
+    async def run_async(self, context: ToolContext, text: str) -> str:
+        """What an async tool does."""
+        return str(await self._hold(self._ran(context, text)))
 
     def asked(self, request: ModelRequest) -> Asked:
-        seen, messages = self.seen(), tuple(request.messages)
+        messages = tuple(request.messages)
+        answers = [each for each in messages if isinstance(each, AssistantMessage)]
         return Asked(
-            self.generation, seen, request.turn_id, request.step, digest(messages), flaw(messages)
+            self.generation,
+            self.seen(),
+            request.turn_id,
+            request.step,
+            digest(messages),
+            flaw(messages),
+            tuple(
+                (call.id, str(call.arguments.get("text", "")))
+                for each in answers[len(answers) - request.step + 1 :]
+                for call in each.tool_calls
+            ),
         )
 
-    def _ran(self, context: ToolContext) -> Ran:
-        return Ran(self.generation, self.seen(), context.turn_id, context.call_id, context.attempt)
+    def _ran(self, context: ToolContext, text: str) -> Ran:
+        return Ran(
+            self.generation,
+            self.seen(),
+            context.turn_id,
+            context.call_id,
+            context.attempt,
+            context.idempotency_key,
+            text,
+        )
 
     def _ask(self, request: ModelRequest) -> ModelTurn:
         answer: ModelTurn = self._wait(self.asked(request))
@@ -151,9 +164,6 @@ class Stage:
     async def _ask_async(self, request: ModelRequest) -> ModelTurn:
         answer: ModelTurn = await self._hold(self.asked(request))
         return answer
-
-    def _run(self, context: ToolContext) -> Any:
-        return self._wait(self._ran(context))
 
     def _wait(self, call: Asked | Ran) -> Any:
         orders: SimpleQueue[Order] = SimpleQueue()

@@ -154,7 +154,8 @@ def test_results_in_another_order_than_that_of_completion_are_found_out() -> Non
 
 
 FIRST_ASKED, SECOND_ASKED = (
-    Asked(2, each.version, TURN, each.step, each.request, "") for each in openings(SOUND)
+    Asked(2, each.version, TURN, each.step, each.request, "", calls)
+    for each, calls in zip(openings(SOUND), [(), (("a", ""), ("b", ""))], strict=True)
 )
 FINISHED = Ended(14, "i3", TURN, "stop", digest(fold(SOUND).conversation), 2, Usage(2, 2))
 LIES = {

@@ -12,11 +12,15 @@ from hashlib import sha256
 from typing import Literal, TypeAlias
 
 import msgspec
-from guarantees import Recorded, history
+from decisions import arguments_by_call
 from msgspec import Struct
+from streams import Recorded, history
 
 from turnstream.events import (
     AnyEvent,
+    ApprovalRequested,
+    ApprovalResolved,
+    ApprovalWithdrawn,
     InputApplied,
     InputQueued,
     InputWithdrawn,
@@ -36,7 +40,8 @@ from turnstream.projections import Phase, fold
 
 
 class Asked(Struct, frozen=True, tag=True):
-    """A model was asked; ``flaw`` says why no provider would accept the transcript."""
+    """A model was asked; ``flaw`` says why no provider would accept the transcript. ``calls`` are
+    the ids and texts of the turn's calls so far, as the model is shown them."""
 
     generation: int
     seen: int
@@ -44,16 +49,19 @@ class Asked(Struct, frozen=True, tag=True):
     step: int
     request: str
     flaw: str
+    calls: tuple[tuple[str, str], ...] = ()
 
 
 class Ran(Struct, frozen=True, tag=True):
-    """A tool began."""
+    """A tool began, with this idempotency key, and this text as its argument."""
 
     generation: int
     seen: int
     turn_id: str
     call_id: str
     attempt: int
+    key: str = ""
+    text: str = ""
 
 
 class Returned(Struct, frozen=True, tag=True):
@@ -90,6 +98,18 @@ class Ended(Struct, frozen=True, tag=True):
     usage: Usage
 
 
+class Paused(Struct, frozen=True, tag=True):
+    """A caller was told that a turn waits for decisions."""
+
+    seen: int
+    input_id: str
+    turn_id: str
+    conversation: str
+    steps: int
+    usage: Usage
+    approvals: tuple[str, ...]
+
+
 class Failed(Struct, frozen=True, tag=True):
     """A caller was told that its turn failed."""
 
@@ -108,7 +128,7 @@ class Answered(Struct, frozen=True, tag=True):
     input_id: str = ""
 
 
-Seen: TypeAlias = Asked | Ran | Returned | Accepted | Shown | Ended | Failed | Answered
+Seen: TypeAlias = Asked | Ran | Returned | Accepted | Shown | Ended | Paused | Failed | Answered
 
 
 def digest(messages: Sequence[Message]) -> str:
@@ -120,7 +140,10 @@ def judge_witnesses(recorded: Recorded, seen: Iterable[Seen]) -> None:
     """Everything that holds for what was seen of a session."""
     witnessed = list(seen)
     models_are_asked_once_with_the_fold(recorded, [e for e in witnessed if isinstance(e, Asked)])
-    calls_run_as_announced(recorded, [each for each in witnessed if isinstance(each, Ran)])
+    ran = [each for each in witnessed if isinstance(each, Ran)]
+    calls_run_as_announced(recorded, ran)
+    keys_are_a_calls_own(ran)
+    edits_reach_tool_and_model(recorded, [e for e in witnessed if isinstance(e, Asked | Ran)])
     for each in witnessed:
         told_is_durable(recorded, each)
 
@@ -191,6 +214,44 @@ def calls_run_as_announced(recorded: Recorded, ran: Sequence[Ran]) -> None:
         assert 0 < version <= each.seen and owner == each.generation, each
 
 
+def keys_are_a_calls_own(ran: Sequence[Ran]) -> None:
+    """A call has one idempotency key, however often it runs, and no other call has it."""
+    pairs = {((each.turn_id, each.call_id), each.key) for each in ran}
+    assert len(pairs) == len({call for call, _ in pairs}), "a call with two keys"
+    assert len(pairs) == len({key for _, key in pairs}), "a key for two calls"
+
+
+def edits_reach_tool_and_model(recorded: Recorded, seen: Iterable[Asked | Ran]) -> None:
+    """A tool gets what was proposed, or what it was edited to; and the model is shown the same."""
+    texts_at = texts_over_time(recorded)
+    for each in seen:
+        texts = texts_at[each.seen]
+        match each:
+            case Ran(turn_id=turn_id, call_id=call_id, text=text):
+                assert text == texts[turn_id, call_id], each
+            case Asked(turn_id=turn_id):
+                earlier = [
+                    (call.id, texts[turn_id, call.id])
+                    for e in recorded
+                    if isinstance(e, ModelTurnRecorded) and e.turn_id == turn_id
+                    for call in e.tool_calls
+                    if e.step < each.step
+                ]
+                assert list(each.calls) == earlier, each
+
+
+def texts_over_time(recorded: Recorded) -> list[dict[tuple[str, str], str]]:
+    """The text that each call is to run with, at each version of the stream."""
+    texts: list[dict[tuple[str, str], str]] = [{}]
+    for version, event in enumerate(recorded, 1):
+        if isinstance(event, ModelTurnRecorded | ApprovalResolved):
+            arguments = arguments_by_call(recorded[:version])
+            texts.append({call: str(given.get("text", "")) for call, given in arguments.items()})
+        else:
+            texts.append(texts[-1])
+    return texts
+
+
 def told_is_durable(recorded: Recorded, told: Seen) -> None:
     """G8. Nobody was told what the stream did not hold by then."""
     match told:
@@ -201,6 +262,8 @@ def told_is_durable(recorded: Recorded, told: Seen) -> None:
             assert isinstance(recorded[told.version - 1], SHOWN_AS[told.kind]), told
         case Ended():
             assert _end(recorded[: told.seen], told), told
+        case Paused():
+            assert _pause(recorded[: told.seen], told), told
         case Failed():
             assert _failure(recorded[: told.seen], told), told
         case Answered():
@@ -214,6 +277,7 @@ SHOWN_AS: dict[str, tuple[type[AnyEvent], ...]] = {
     "model.turn": (ModelTurnRecorded,),
     "tool.started": (ToolCallStarted,),
     "tool.result": (ToolResultRecorded,),
+    "approval.requested": (ApprovalRequested,),
     "input.queued": (InputQueued,),
     "input.applied": (InputApplied,),
 }
@@ -270,6 +334,28 @@ def _end(recorded: Recorded, told: Ended) -> bool:
     return False
 
 
+def _pause(recorded: Recorded, told: Paused) -> bool:
+    """Whether the turn ever waited like that: for these decisions, and with these results."""
+    if told.input_id not in inputs_of(recorded, told.turn_id):
+        return False
+    for version, (_, event, after) in enumerate(history(recorded), 1):
+        turn = after.turn
+        if turn is None or turn.turn_id != told.turn_id or not isinstance(event, _PAUSING):
+            continue
+        if any(each.at == event.at for each in recorded[version : version + 1]):
+            continue  # in the middle of an append
+        waits = tuple(gated.approval_id for _, gated in turn.gated)
+        if (waits, turn.steps, turn.usage) != (told.approvals, told.steps, told.usage):
+            continue
+        said = digest((*after.transcript, *turn.results))
+        if after.phase is Phase.PAUSED and said == told.conversation:
+            return True
+    return False
+
+
+_PAUSING = (ApprovalRequested, ApprovalResolved, ApprovalWithdrawn, ToolResultRecorded)
+
+
 def sum_of(usages: Iterable[Usage]) -> Usage:
     total = Usage()
     for each in usages:
@@ -282,6 +368,8 @@ def _failure(recorded: Recorded, told: Failed) -> bool:
     match told.code:
         case "turn-withdrawn":
             return told.input_id in withdrawn(recorded)
+        case "session-awaiting-approval":
+            return any(isinstance(each, ApprovalRequested) for each in recorded)
         case "model-failed" | "model-stream-ended" | "invalid-model-turn" | "model-timed-out":
             return any(
                 isinstance(each, TurnFailed)
