@@ -45,6 +45,8 @@ def _stop(draft: Draft, *, keep: bool) -> None:
                 pass
             case Running() | InDoubt():
                 draft.settle(each.call.id, "cancelled", STOPPED)
+            case Approved(attempts=attempts) if attempts and not keep:
+                draft.settle(each.call.id, "cancelled", STOPPED)
             case Requested() | Approved() if not keep:
                 draft.settle(each.call.id, "skipped", NEVER_RUN)
             case _:

@@ -138,10 +138,10 @@ class Life:
         if turn.owner.generation != self.store.generation:
             return []
         if state.phase is Phase.MODEL:
-            if len(recorded) == self.elsewhere:
-                return []
             since = witnessed.openings(recorded)[-1].version
-            return [self._asked(turn.turn_id, turn.steps + 1, since)]
+            asked = self._asked(turn.turn_id, turn.steps + 1, since)
+            waits = asked is None and len(recorded) == self.elsewhere
+            return [] if waits else [asked]
         return [
             self._running(turn.turn_id, each.call.id, each.stage.attempt)
             for each in turn.calls

@@ -99,7 +99,7 @@ class SessionMachine(RuleBasedStateMachine):
         return f"input {self.sent}"
 
     def caller(self, which: int) -> Caller | None:
-        callers = self.life.callers
+        callers = [each for each in self.life.callers if each.turn.session_id == SESSION]
         return callers[-1 - which % len(callers)] if callers else None
 
     @invariant()
@@ -224,8 +224,11 @@ class SessionMachine(RuleBasedStateMachine):
             assert self.recorded == before, answer
 
     def ticks(self) -> bool:
-        """Whether a question is about to be no longer waited for, if somebody looks."""
+        """Whether something is about to happen if somebody looks: a question is no longer waited
+        for, or was decided on elsewhere."""
         turn = self.state.turn
+        if self.life.elsewhere:
+            return True
         return turn is not None and turn.next_expiry is not None
 
     # Model and tools

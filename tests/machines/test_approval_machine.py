@@ -257,8 +257,9 @@ class ApprovalMachine(SessionMachine):
         self.life.settle()
         turn = self.state.turn
         inputs = {each.input_id for each in turn.inputs} if turn is not None else set()
-        for which, each in enumerate(reversed(self.life.callers)):
-            if each.id in inputs:
+        for which in range(6):
+            caller = self.caller(which)
+            if caller is not None and caller.id in inputs:
                 self.stop(which, "keep")
                 return
 
