@@ -345,7 +345,7 @@ class SQLiteMachine(ApprovalMachine):
 # A failure is told as it is found: to make it smaller takes longer than a quick test may.
 FOUND = (Stage.explicit, Stage.reuse, Stage.generate)
 QUICK = settings(max_examples=50, stateful_step_count=25, deadline=None, phases=FOUND)
-LONG = settings(max_examples=40, stateful_step_count=50, deadline=None)
+LONG = settings(max_examples=25, stateful_step_count=50, deadline=None)
 
 
 class TestMemory(MemoryMachine.TestCase):

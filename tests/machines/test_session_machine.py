@@ -21,7 +21,7 @@ class SQLiteMachine(SessionMachine):
 
 
 QUICK = settings(max_examples=25, stateful_step_count=30, deadline=None)
-LONG = settings(max_examples=40, stateful_step_count=50, deadline=None)
+LONG = settings(max_examples=25, stateful_step_count=50, deadline=None)
 
 
 class TestMemory(MemoryMachine.TestCase):

@@ -235,7 +235,7 @@ class InMemorySQLiteMachine(StoreMachine):
 
 
 QUICK = settings(max_examples=25, stateful_step_count=30, deadline=None)
-LONG = settings(max_examples=300, stateful_step_count=60, deadline=None)
+LONG = settings(max_examples=120, stateful_step_count=60, deadline=None)
 
 
 class TestMemory(MemoryMachine.TestCase):
