@@ -20,7 +20,7 @@ class SQLiteMachine(SessionMachine):
         return SQLiteStore(self.directory / "streams.db", synchronous="normal")
 
 
-QUICK = settings(max_examples=25, stateful_step_count=30, deadline=None)
+QUICK = settings(max_examples=15, stateful_step_count=30, deadline=None)
 LONG = settings(max_examples=25, stateful_step_count=50, deadline=None)
 
 
