@@ -6,7 +6,7 @@ resumed or that a question is old says nothing.
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any, Literal
 
 from msgspec.structs import replace
@@ -54,8 +54,7 @@ def ask(draft: Draft, call: ToolCall, gate: Gate) -> None:
 def resolve(draft: Draft, command: Resolve) -> None:
     """Take a decision. Raises ``ApprovalNotFound``, ``ApprovalDecided`` where it was taken
     before, and ``ArgumentsRefused`` where the edited arguments do not fit."""
-    call, gated = _asked(draft, command.approval_id)
-    _check_arguments(draft, call, command)
+    call, gated = _checked(draft, command)
     turn = draft.turn
     if turn.is_paused or turn.owner.generation <= draft.stamp.owner.generation:
         resume(draft)
@@ -64,8 +63,7 @@ def resolve(draft: Draft, command: Resolve) -> None:
 
 def take(draft: Draft, command: Resolve) -> None:
     """Take a decision for whoever goes on with the turn. Raises as ``resolve``."""
-    call, gated = _asked(draft, command.approval_id)
-    _check_arguments(draft, call, command)
+    call, gated = _checked(draft, command)
     _record(draft, call, gated, command)
 
 
@@ -100,13 +98,9 @@ def expire(draft: Draft, call: ToolCall, gated: Gated) -> None:
 
 def look_at_the_clock(draft: Draft) -> None:
     """Go on with the turn where a decision is no longer waited for."""
-    turn = draft.state.turn
-    if turn is not None and turn.is_paused and _has_expired(draft.state, draft.stamp.at):
+    turn, at = draft.state.turn, draft.stamp.at
+    if turn is not None and turn.is_paused and any(gated.is_over(at) for _, gated in turn.gated):
         resume(draft)
-
-
-def _has_expired(state: SessionState, at: datetime) -> bool:
-    return state.turn is not None and any(gated.is_over(at) for _, gated in state.turn.gated)
 
 
 def withdraw_question(
@@ -114,6 +108,13 @@ def withdraw_question(
 ) -> None:
     """Record that a question no longer stands."""
     draft.record(ApprovalWithdrawn(at=draft.stamp.at, approval_id=gated.approval_id, reason=reason))
+
+
+def _checked(draft: Draft, command: Resolve) -> tuple[ToolCall, Gated]:
+    """The call that a decision is about, if it can be taken."""
+    call, gated = _asked(draft, command.approval_id)
+    _check_arguments(draft, call, command)
+    return call, gated
 
 
 def _asked(draft: Draft, approval_id: str) -> tuple[ToolCall, Gated]:

@@ -154,19 +154,11 @@ class Callers:
                 self._finish(_aborted(before, after))
             case TurnFailed():
                 self.fail_turn(self._error(event), before.joining)
-            case ApprovalRequested(turn_id=turn_id, approval_id=approval_id):
-                self._show_approval(turn_id, version, approval_id, after)
             case _:
                 pass
-        if (feed := self.feed) is not None and (item := _item(event, version, after)) is not None:
-            feed.publish(item)
-
-    def _show_approval(
-        self, turn_id: str, version: int, approval_id: str, state: SessionState
-    ) -> None:
-        for each in state.approvals(self._session_id) if self.feed is not None else ():
-            if each.id == approval_id and self.feed is not None:
-                self.feed.publish(ApprovalShown(turn_id, version, each))
+        if (feed := self.feed) is not None:
+            if (item := _item(self._session_id, event, version, after)) is not None:
+                feed.publish(item)
 
     def _finish(self, result: TurnResult) -> None:
         joined, self._joined, self._sponsor = self._joined, [], ""
@@ -269,8 +261,14 @@ def _aborted(before: SessionState, after: SessionState) -> TurnResult:
     return TurnResult(turn.turn_id, "aborted", after.transcript, turn.base, turn.steps, turn.usage)
 
 
-def _item(event: SessionEvent, version: int, after: SessionState) -> StreamItem | None:
+def _item(
+    session_id: str, event: SessionEvent, version: int, after: SessionState
+) -> StreamItem | None:
     match event:
+        case ApprovalRequested(turn_id=turn_id, approval_id=approval_id):
+            asked = after.approvals(session_id)
+            approval = next(each for each in asked if each.id == approval_id)
+            return ApprovalShown(turn_id, version, approval)
         case TurnStarted(turn_id=turn_id) | TurnResumed(turn_id=turn_id):
             return TurnBegan(turn_id, version)
         case ModelTurnRecorded(turn_id=turn_id, step=step):

@@ -84,10 +84,10 @@ class Calls:
 
     def cancel_all(self) -> None:
         """Stop what can be stopped; nothing of it is wanted any more."""
-        calls, self._model, self._tools = [self._model, *self._tools], None, set()
+        self.drop_model()
+        calls, self._tools = self._tools, set()
         for call in calls:
-            if call is not None and call.running is not None:
-                self._effects.cancel(call.running)
+            self._cancel(call)
 
     def silence_model(self) -> bool:
         """Cancel the model call, if one is under way and has shown nothing yet; whether it was
@@ -97,7 +97,11 @@ class Calls:
     def drop_model(self) -> None:
         """Stop the model call, if one is under way; nothing of it is wanted any more."""
         call, self._model = self._model, None
-        if call is not None and call.running is not None:
+        if call is not None:
+            self._cancel(call)
+
+    def _cancel(self, call: Call) -> None:
+        if call.running is not None:
             self._effects.cancel(call.running)
 
     def start_model(self, ready: ReadyAgent, state: SessionState, feed: Feed | None) -> None:

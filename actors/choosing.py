@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeAlias, TypeGuard
 
@@ -11,7 +10,7 @@ from msgspec import Struct
 from ..events.messages import Message
 from ..events.session import AgentConfigured
 from .models import AnyModel
-from .tools import Tool, hints
+from .tools import Tool, first_parameter
 
 
 class AgentContext(Struct, frozen=True):
@@ -38,7 +37,6 @@ def chooses(model: Any) -> TypeGuard[ChoosesModel]:
     if not callable(model) or hasattr(model, "stream"):
         return False
     try:
-        first = next(iter(inspect.signature(model).parameters), "")
+        return first_parameter(model, AgentContext) is not None
     except (TypeError, ValueError):  # it does not tell
         return False
-    return hints(model).get(first) is AgentContext

@@ -13,7 +13,6 @@ from ..events.errors import InvalidAgent, SessionReadOnly
 from ..events.messages import AssistantMessage, ToolCall
 from ..events.session import (
     FinishReason,
-    ModelCallDiscarded,
     ModelTurnRecorded,
     ToolCallStarted,
     TurnAborted,
@@ -49,7 +48,7 @@ from .commands import (
     Withdraw,
 )
 from .draft import Decision, Draft, configure, resume
-from .inputs import apply_joinable, discard_silent_call, go_on_from, submit, withdraw
+from .inputs import apply_joinable, go_on_from, submit, withdraw
 from .stopping import abort, discard, fail
 
 STREAM_RETRIES = 1
@@ -72,8 +71,8 @@ def decide(state: SessionState, command: Command, rules: Rules, stamp: Stamp) ->
         refuse_while_paused(state, stamp)
     draft = Draft(state, rules, stamp)
     _carry_out(draft, command)
-    if stamp.silenced:
-        discard_silent_call(draft)
+    if stamp.silenced and draft.asking:
+        draft.discard_call("steered")
     if not _only_takes_back(draft, command):
         _go_on(draft)
     return draft.decided()
@@ -137,15 +136,7 @@ def _model_broke(draft: Draft, command: ModelBroke) -> None:
         return
     again = command.transient and draft.turn.broken < STREAM_RETRIES
     if again or command.usage is not None:
-        draft.record(
-            ModelCallDiscarded(
-                at=draft.stamp.at,
-                turn_id=command.turn_id,
-                step=command.step,
-                reason="stream-ended" if command.transient else "failed",
-                usage=command.usage,
-            )
-        )
+        draft.discard_call("stream-ended" if command.transient else "failed", command.usage)
     if not again:
         fail(draft, command.code, command.error)
 

@@ -8,9 +8,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ..events.errors import AgentDrifted, TurnTakenOver
-from ..events.messages import Outcome
+from ..events.messages import Outcome, Usage
 from ..events.session import (
     AgentDriftDetected,
+    Discarded,
     InputQueued,
     ModelCallDiscarded,
     ModelTurnRecorded,
@@ -86,6 +87,19 @@ class Draft:
                 call_id=call_id,
                 outcome=outcome,
                 content=content,
+            )
+        )
+
+    def discard_call(self, reason: Discarded, usage: Usage | None = None) -> None:
+        """Record that the model call of the open turn's next step came to nothing."""
+        turn = self.turn
+        self.record(
+            ModelCallDiscarded(
+                at=self.stamp.at,
+                turn_id=turn.turn_id,
+                step=turn.steps + 1,
+                reason=reason,
+                usage=usage,
             )
         )
 

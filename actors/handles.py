@@ -154,8 +154,11 @@ class Session:
 
         Blocks for one short read of the store.
         """
+        return self.resume_from(self._system.read_view(self.id).folded)
+
+    def resume_from(self, state: SessionState) -> Turn | None:
+        """``resume``, for who has read the session already. For the system."""
         self._refuse_inside("resume", "let the tool return")
-        state = self._system.read_view(self.id).folded
         inputs = state.turn.inputs if state.turn is not None else state.queued
         if not inputs and state.turn is None:
             return None

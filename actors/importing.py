@@ -10,7 +10,6 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from ..events.codec import CODEC
 from ..events.errors import IllegalTransition, InvalidTranscript
 from ..events.identifiers import check_session_id
 from ..events.messages import Content, FilePart, ImagePart, Part, TextPart, ToolCall, ToolSpec
@@ -30,9 +29,10 @@ from ..events.session import (
 )
 from ..projections import INITIAL, evolve, fold
 from ..projections.phases import Phase, check_transition
-from ..stores import Append, EventStore, RowChange
+from ..stores import EventStore
 from .models import parsed_call
 from .ready import fingerprint
+from .recording import Known, append_after
 
 Chat = Iterable[Mapping[str, Any]]
 
@@ -54,9 +54,8 @@ def import_transcript(
     """
     check_session_id(session_id)
     events = transcript_events(messages, agent=agent, at=at or datetime.now(UTC))
-    encoded, _ = CODEC.chained(events)
-    row = RowChange(fold(events).status, agent, events[-1].at)
-    return store.append(Append(session_id, 0, encoded, row)).version
+    append, _ = append_after(Known(), session_id, events, fold(events))
+    return store.append(append).version
 
 
 def transcript_events(messages: Chat, *, agent: str, at: datetime) -> list[SessionEvent]:

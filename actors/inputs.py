@@ -12,7 +12,6 @@ from ..events.session import (
     InputApplied,
     InputQueued,
     InputWithdrawn,
-    ModelCallDiscarded,
     SessionStarted,
 )
 from ..projections import INITIAL, SessionState
@@ -101,17 +100,6 @@ def steers(state: SessionState, command: Submit, stamp: Stamp) -> bool:
         and is_owned(state, stamp, adopted=stamp.adopted)
         and is_new(state, command, stamp)
     )
-
-
-def discard_silent_call(draft: Draft) -> None:
-    """Record that the model call under way was cancelled, to be asked again with the input."""
-    if draft.asking:
-        turn = draft.turn
-        draft.record(
-            ModelCallDiscarded(
-                at=draft.stamp.at, turn_id=turn.turn_id, step=turn.steps + 1, reason="steered"
-            )
-        )
 
 
 def apply_joinable(draft: Draft) -> None:

@@ -1,7 +1,9 @@
-"""A decision recorded where no agent is: on the stream, with nothing started."""
+"""Reading and writing a session's stream: what is known of it, what an append makes of that, and
+a decision recorded where no agent is."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import closing
 from datetime import UTC, datetime
 from typing import NamedTuple
@@ -10,7 +12,7 @@ from ..events.approvals import session_of
 from ..events.chain import digest
 from ..events.codec import CODEC
 from ..events.errors import InvalidSessionId, WrongExpectedVersion
-from ..events.session import AgentConfigured, Budget, Owner
+from ..events.session import AgentConfigured, Budget, Owner, SessionEvent
 from ..projections import INITIAL, SessionState, fold
 from ..stores import EventStore
 from ..stores.port import Append, RowChange
@@ -38,6 +40,22 @@ def read_on(store: EventStore, session_id: str, known: Known) -> Known:
     return known
 
 
+def append_after(
+    known: Known, session_id: str, events: Sequence[SessionEvent], state: SessionState
+) -> tuple[Append, Known]:
+    """The append of events that lead to ``state``, and what is known once it is done."""
+    encoded, prev = CODEC.chained(events, known.version, known.prev)
+    row = RowChange(
+        state.status,
+        state.agent,
+        events[-1].at,
+        state.tenant,
+        state.approvals(session_id),
+    )
+    append = Append(session_id, known.version, encoded, row)
+    return append, Known(state, known.version + len(encoded), prev)
+
+
 def record_decision(store: EventStore, command: Resolve, at: datetime) -> None:
     """Record a decision, and start nothing: the turn goes on with whoever resumes it.
 
@@ -52,26 +70,14 @@ def record_decision(store: EventStore, command: Resolve, at: datetime) -> None:
             raise not_found(command.approval_id) from None
         draft = Draft(known.state, _NO_RULES, Stamp(at, Owner(0, ""), session_id))
         take(draft, command)
+        append, _ = append_after(known, session_id, draft.events, draft.state)
         try:
-            store.append(_append(draft, known, session_id))
+            store.append(append)
         except WrongExpectedVersion:
             if not left:
                 raise
         else:
             return
-
-
-def _append(draft: Draft, known: Known, session_id: str) -> Append:
-    encoded, _ = CODEC.chained(draft.events, known.version, known.prev)
-    state = draft.state
-    row = RowChange(
-        state.status,
-        state.agent,
-        draft.stamp.at,
-        state.tenant,
-        state.approvals(session_id),
-    )
-    return Append(session_id, known.version, encoded, row)
 
 
 _NO_RULES = Rules(

@@ -85,7 +85,7 @@ class Runtime:
         """Hand a request to the session's actor. Raises ``SystemClosed``, and for an input
         ``MailboxFull``."""
         if self._closing.is_set():
-            raise SystemClosed("the system is closed: open another one", session_id=session_id)
+            raise _closed(session_id)
         bounded = isinstance(asked.command, (Submit, Continue))
         self.directory.tell(session_id, asked, bounded=bounded)
 
@@ -139,8 +139,7 @@ class Runtime:
         _fail([message], _stopped(session_id))
 
     def _dead_letters(self, session_id: str, letters: Sequence[object]) -> None:
-        closed = SystemClosed("the system is closed: open another one", session_id=session_id)
-        _fail(letters, closed if self._closing.is_set() else _stopped(session_id))
+        _fail(letters, (_closed if self._closing.is_set() else _stopped)(session_id))
 
     def _sweep(self) -> None:
         while not self._closing.wait(min(self._idle_timeout / 4, 5)):
@@ -151,6 +150,10 @@ def _fail(letters: Sequence[object], error: Exception) -> None:
     for letter in letters:
         if isinstance(letter, Asked):
             letter.asker.fail(error)
+
+
+def _closed(session_id: str) -> SystemClosed:
+    return SystemClosed("the system is closed: open another one", session_id=session_id)
 
 
 def _stopped(session_id: str) -> SessionCrashed:

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..events.codec import CODEC
 from ..events.errors import (
     MailboxFull,
     SessionCrashed,
@@ -29,9 +28,9 @@ from ..events.errors import (
     WrongExpectedVersion,
 )
 from ..events.session import AgentDriftDetected, ModelCallDiscarded, ToolCallStarted, TurnAborted
-from ..projections import INITIAL
+from ..projections import SessionState
 from ..projections.phases import Phase
-from ..stores.port import Append, Appended, RowChange
+from ..stores.port import Appended
 from .callers import Callers
 from .calls import Call, Calls
 from .commands import Command, Continue, LookAtTheClock, Resume, Stamp, Submit
@@ -42,7 +41,7 @@ from .letters import Asked, Asker, Committed, Completed, Drain, IdleFor, Message
 from .mailbox import Envelope
 from .pooled import PooledActor
 from .ready import Cast, ReadyAgent
-from .recording import Known, read_on
+from .recording import Known, append_after, read_on
 from .waiting import Promise
 
 if TYPE_CHECKING:
@@ -67,11 +66,11 @@ class _Attempt(Struct, frozen=True):
 
 
 class _Commit(Struct, frozen=True):
-    """An append under way, and the digest of its last event."""
+    """An append under way, and what is ``known`` of the stream once it is done."""
 
     decision: Decision
     attempt: _Attempt
-    prev: str
+    known: Known
 
 
 class SessionActor(PooledActor):
@@ -88,8 +87,7 @@ class SessionActor(PooledActor):
         self._commit: _Commit | None = None
         self._submitting = 0
         self._outcome: Appended | StoreError | None = None
-        self._state = INITIAL
-        self._version, self._prev = 0, ""
+        self._known = Known()
         self._loaded = self._adopted = False
         self._alarm: datetime | None = None
 
@@ -158,12 +156,10 @@ class SessionActor(PooledActor):
             )
 
     def _read(self) -> None:
-        known = Known(self._state, self._version, self._prev)
-        self._state, self._version, self._prev = read_on(self._runtime.store, self._id, known)
+        self._known = read_on(self._runtime.store, self._id, self._known)
 
     def _forget(self) -> None:
-        self._state = INITIAL
-        self._version, self._prev = 0, ""
+        self._known = Known()
         self._loaded = self._adopted = False
 
     def _silences(self, command: Command) -> bool:
@@ -210,22 +206,13 @@ class SessionActor(PooledActor):
         or told that nothing follows, for what was so before."""
         if attempt.current or attempt.asker is None:
             return False
-        before = self._version
+        before = self._known.version
         self._catch_up()
-        return self._version > before
+        return self._known.version > before
 
     def _append(self, decision: Decision, attempt: _Attempt) -> None:
-        encoded, prev = CODEC.chained(decision.events, self._version, self._prev)
-        self._commit = _Commit(decision, attempt, prev)
-        state = decision.state
-        row = RowChange(
-            state.status,
-            state.agent,
-            decision.events[-1].at,
-            state.tenant,
-            state.approvals(self._id),
-        )
-        append = Append(self._id, self._version, encoded, row)
+        append, known = append_after(self._known, self._id, decision.events, decision.state)
+        self._commit = _Commit(decision, attempt, known)
         if any(isinstance(event, TurnAborted) for event in decision.events):
             self._calls.cancel_all()  # or what is recorded as stopped could still begin
         self.actor_inbox.hold()
@@ -288,9 +275,8 @@ class SessionActor(PooledActor):
 
     def _follow(self, commit: _Commit) -> None:
         """What follows from events that are durable now."""
-        decision, first = commit.decision, self._version + 1
-        self._state, self._prev = decision.state, commit.prev
-        self._version += len(decision.events)
+        decision, first = commit.decision, self._known.version + 1
+        self._known = commit.known
         self._adopted = decision.adopted and decision.state.turn is not None
         if commit.attempt.asker is not None:
             self._callers.answer(decision, commit.attempt.command, commit.attempt.asker)
@@ -324,6 +310,10 @@ class SessionActor(PooledActor):
         look: Promise[bool] = Promise(self._id)
         asked = Asked(LookAtTheClock(), look, self._agent, self._tenant)
         self._runtime.tell_later(self._id, asked, (due - datetime.now(UTC)).total_seconds())
+
+    @property
+    def _state(self) -> SessionState:
+        return self._known.state
 
     @property
     def _ready(self) -> ReadyAgent:

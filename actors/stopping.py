@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..events.session import ModelCallDiscarded, TurnAborted, TurnFailed
+from ..events.session import TurnAborted, TurnFailed
 from ..projections import Approved, InDoubt, Requested, Running
 from .approving import withdraw_question
 from .draft import Draft
@@ -34,9 +34,7 @@ def _stop(draft: Draft, *, keep: bool) -> None:
     """Stop the open turn, and what is under way in it."""
     at, turn = draft.stamp.at, draft.turn
     if draft.asking:
-        draft.record(
-            ModelCallDiscarded(at=at, turn_id=turn.turn_id, step=turn.steps + 1, reason="aborted")
-        )
+        draft.discard_call("aborted")
     for _, gated in turn.gated:
         withdraw_question(draft, gated, "aborted")
     for each in draft.turn.calls:

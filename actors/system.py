@@ -11,7 +11,7 @@ from secrets import token_hex
 from types import TracebackType
 from typing import Any, get_args
 
-from ..events.approvals import Approval, session_of
+from ..events.approvals import Approval, oldest_first, session_of
 from ..events.codec import CODEC
 from ..events.envelope import RecordedEvent
 from ..events.errors import InvalidAgent, InvalidSessionId
@@ -28,6 +28,7 @@ from .effects import Place
 from .handles import Session, View, check_policy
 from .letters import Asked, Asker
 from .ready import ReadyAgent
+from .recording import Known, read_on
 from .runtime import Runtime
 from .turns import Turn
 from .waiting import Promise
@@ -119,8 +120,7 @@ class ActorSystem:
         """The decisions that sessions wait for, of all sessions or those that match, the oldest
         first."""
         rows = self.sessions("awaiting-approval", agent=agent, tenant=tenant)
-        waiting = [each for row in rows for each in row.approvals]
-        return sorted(waiting, key=lambda each: (each.requested_at, each.id))
+        return oldest_first(each for row in rows for each in row.approvals)
 
     def approve(
         self,
@@ -158,15 +158,16 @@ class ActorSystem:
         return [turn for turn in turns if turn is not None]
 
     def _resumed(self, session: Session) -> Turn | None:
-        turn = self.read_view(session.id).folded.turn
+        state = read_on(self._store, session.id, Known()).state
+        turn = state.turn
         if turn is not None and turn.is_paused:
             over = [gated.is_over(datetime.now(UTC)) for _, gated in turn.gated]
             if any(over) and not all(over):
                 self.tell(session, LookAtTheClock(), Promise(session.id))
-            return session.resume() if all(over) else None
+            return session.resume_from(state) if all(over) else None
         if turn is not None and self._is_set_aside(session.id, turn):
             return None
-        return session.resume()
+        return session.resume_from(state)
 
     def _is_set_aside(self, session_id: str, turn: OpenTurn) -> bool:
         if turn.halt is not None or turn.recoveries < self._max_recoveries:

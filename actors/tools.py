@@ -171,7 +171,7 @@ class Tool:
             fn,
             ToolSpec(name, description or _description(fn), dict(schema)),
             _unchecked,
-            takes_context=_context_parameter(fn) is not None,
+            takes_context=first_parameter(fn, ToolContext) is not None,
             options=ToolOptions(**options),
         )
 
@@ -285,7 +285,7 @@ def tool(
                 _schema(parameters, tool_name),
             ),
             _converter(parameters),
-            takes_context=_context_parameter(fn) is not None,
+            takes_context=first_parameter(fn, ToolContext) is not None,
             options=chosen,
         )
 
@@ -300,8 +300,7 @@ def _description(fn: Callable[..., Any]) -> str:
     return inspect.getdoc(fn) or ""
 
 
-def hints(fn: Callable[..., Any]) -> dict[str, Any]:
-    """The type hints of a function, or of an object that can be called."""
+def _hints(fn: Callable[..., Any]) -> dict[str, Any]:
     target: Any = fn if inspect.isroutine(fn) else type(fn).__call__
     try:
         return get_type_hints(target, include_extras=True)
@@ -309,15 +308,16 @@ def hints(fn: Callable[..., Any]) -> dict[str, Any]:
         return dict(getattr(target, "__annotations__", {}))
 
 
-def _context_parameter(fn: Callable[..., Any]) -> str | None:
+def first_parameter(fn: Callable[..., Any], kind: type) -> str | None:
+    """The name of the first parameter, where it is annotated with that type."""
     first = next(iter(inspect.signature(fn).parameters), None)
-    return first if first is not None and hints(fn).get(first) is ToolContext else None
+    return first if first is not None and _hints(fn).get(first) is kind else None
 
 
 def _parameters(fn: Callable[..., Any], name: str) -> type[msgspec.Struct]:
     if not name or not name.isidentifier():
         raise InvalidAgent(f"{name!r} is no name for a tool: give it one with @tool(name=...)")
-    context, typed, fields = _context_parameter(fn), hints(fn), []
+    context, hints, fields = first_parameter(fn, ToolContext), _hints(fn), []
     for parameter in inspect.signature(fn).parameters.values():
         if parameter.name == context:
             continue
@@ -330,7 +330,7 @@ def _parameters(fn: Callable[..., Any], name: str) -> type[msgspec.Struct]:
             raise InvalidAgent(
                 f"tool {name!r}: {parameter.name!r} is positional only; models name arguments"
             )
-        fields.append(_field(parameter, typed.get(parameter.name, Any)))
+        fields.append(_field(parameter, hints.get(parameter.name, Any)))
     return msgspec.defstruct(f"{name}_arguments", fields, kw_only=True)
 
 

@@ -33,7 +33,17 @@ class Approval(Struct, frozen=True, gc=False, omit_defaults=True):
 
     def is_over(self, at: datetime) -> bool:
         """Whether the call is to be rejected by that time, as no decision came."""
-        return self.on_expiry == "reject" and self.expires_at is not None and self.expires_at <= at
+        return is_over(self.expires_at, self.on_expiry, at)
+
+
+def is_over(expires_at: datetime | None, on_expiry: OnExpiry, at: datetime) -> bool:
+    """Whether a decision is no longer waited for at that time."""
+    return on_expiry == "reject" and expires_at is not None and expires_at <= at
+
+
+def oldest_first(approvals: Iterable[Approval]) -> list[Approval]:
+    """The approvals in the order of an inbox."""
+    return sorted(approvals, key=lambda each: (each.requested_at, each.id))
 
 
 def session_of(approval_id: str) -> str:

@@ -16,6 +16,8 @@ from .messages import NO_USAGE, Content, Outcome, Policy, ToolCall, ToolSpec, Us
 
 Status: TypeAlias = Literal["idle", "running", "failed", "aborted", "awaiting-approval"]
 
+Discarded: TypeAlias = Literal["steered", "aborted", "retried", "stream-ended", "failed"]
+
 FinishReason: TypeAlias = Literal["stop", "max-steps", "budget"]
 
 
@@ -131,7 +133,7 @@ class ModelCallDiscarded(Event, frozen=True, tag="model_call_discarded"):
 
     turn_id: str
     step: int
-    reason: Literal["steered", "aborted", "retried", "stream-ended", "failed"]
+    reason: Discarded
     usage: Usage | None = None
 
 

@@ -58,7 +58,7 @@ def _gated(stage: Stage, event: ApprovalRequested) -> Gated:
 
 
 def _let_go(folding: Folding, approval_id: str, decided: Decided) -> tuple[ToolCall, Gated] | None:
-    folding.decided = {**folding.decided, approval_id: decided}
+    folding.own_decisions()[approval_id] = decided
     gated = [] if folding.turn is None else folding.turn.gated
     return next((each for each in gated if each[1].approval_id == approval_id), None)
 

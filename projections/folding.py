@@ -26,6 +26,7 @@ class Folding:
         "ended",
         "keyed",
         "queued",
+        "redecided",
         "rekeyed",
         "said",
         "spoken",
@@ -53,6 +54,7 @@ class Folding:
         self.keyed: Mapping[str, KeyedInput] = state.keyed
         self.decided: Mapping[str, Decided] = state.decided
         self.rekeyed: dict[str, KeyedInput] | None = None
+        self.redecided: dict[str, Decided] | None = None
         self.said: list[Message] = []
         self.spoken: int = len(state.transcript)
 
@@ -69,7 +71,7 @@ class Folding:
             self.turns,
             self.ended,
             self.keyed if self.rekeyed is None else self.rekeyed,
-            self.decided,
+            self.decided if self.redecided is None else self.redecided,
             self.usage,
             self.discarded_usage,
             self.application,
@@ -116,6 +118,12 @@ class Folding:
         if self.rekeyed is None:
             self.rekeyed = dict(self.keyed)
         return self.rekeyed
+
+    def own_decisions(self) -> dict[str, Decided]:
+        """The decisions as a dictionary that no state holds yet."""
+        if self.redecided is None:
+            self.redecided = dict(self.decided)
+        return self.redecided
 
     @property
     def owes_results(self) -> bool:

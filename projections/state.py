@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..events.approvals import Approval, OnExpiry
+from ..events.approvals import Approval, OnExpiry, is_over
 from ..events.messages import (
     NO_USAGE,
     AssistantMessage,
@@ -53,7 +53,7 @@ class Gated(Struct, frozen=True, gc=False, tag=True):
 
     def is_over(self, at: datetime) -> bool:
         """Whether the call is to be rejected by that time, as no decision came."""
-        return self.on_expiry == "reject" and self.expires_at is not None and self.expires_at <= at
+        return is_over(self.expires_at, self.on_expiry, at)
 
 
 class Approved(Struct, frozen=True, gc=False, tag=True):

@@ -87,12 +87,13 @@ def _read(
         if len(found) < wanted:
             break
         after = place(found[-1])
-        size = _next_size(found)
+        size = next_size([record.payload for record in found])
     return records
 
 
-def _next_size(found: Sequence[StoredRecord]) -> int:
-    average = sum(len(record.payload) for record in found) // len(found) + 1
+def next_size(payloads: Sequence[bytes]) -> int:
+    """How many events like these make a page."""
+    average = sum(map(len, payloads)) // len(payloads) + 1
     return max(1, min(PAGE_BYTES // average, LARGEST_PAGE))
 
 

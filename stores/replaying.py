@@ -8,10 +8,10 @@ break there are more lines than events, and the page is cut by the payloads' len
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from ..events.envelope import Replay
-from .pages import END, FIRST_PAGE, LARGEST_PAGE, PAGE_BYTES, STREAM, unpack
+from .pages import END, FIRST_PAGE, STREAM, next_size, unpack
 
 LINES = (
     "SELECT count(*), group_concat(topic, char(10)), "
@@ -39,7 +39,7 @@ def replay_stream(cursor: sqlite3.Cursor, session_id: str, after: int) -> Iterat
                 continue
             if page.topics:
                 yield page
-            size = _next_size(page.payloads) if len(page.topics) == size else 0
+            size = next_size(page.payloads) if len(page.topics) == size else 0
             after = page.version
     finally:
         cursor.connection.rollback()
@@ -55,8 +55,3 @@ def _page(cursor: sqlite3.Cursor, session_id: str, after: int, size: int) -> Rep
         records = unpack(cursor.execute(STREAM, place).fetchone())
         names, bodies = [each.topic for each in records], [each.payload for each in records]
     return Replay(session_id, after, names, bodies)
-
-
-def _next_size(payloads: Sequence[bytes]) -> int:
-    average = sum(map(len, payloads)) // len(payloads) + 1
-    return max(1, min(PAGE_BYTES // average, LARGEST_PAGE))

@@ -12,7 +12,7 @@ from msgspec.json import decode
 from rich.table import Table
 from rich.text import Text
 
-from ...events.approvals import Approval
+from ...events.approvals import Approval, oldest_first
 from ..commands import Resolve
 from ..recording import record_decision
 from .app import AsJson, StoreUrl, app, encodable
@@ -44,9 +44,7 @@ def approvals(
     """List the calls that wait for a decision, the oldest first."""
     with store_to_read(store) as opened:
         rows = opened.sessions(status="awaiting-approval", agent=agent)
-    waiting = sorted(
-        (each for row in rows for each in row.approvals), key=lambda each: each.requested_at
-    )
+    waiting = oldest_first(each for row in rows for each in row.approvals)
     if as_json:
         for each in waiting:
             write_line(json_line(_fields(each)))
