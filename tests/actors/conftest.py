@@ -18,6 +18,9 @@ from turnstream.actors.testing import ScriptedModel
 from turnstream.events import ModelTurn, ToolCall
 from turnstream.projections.transcript import check_transcript
 
+# What several files of tests share lies beside them.
+sys.path.insert(0, str(Path(__file__).parent))
+
 WAIT = 20
 
 

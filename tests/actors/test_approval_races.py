@@ -7,14 +7,13 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from threading import Barrier
 from typing import Any, TypeVar
 
 import pytest
+from sending import at_once
 
 from turnstream.actors import ActorSystem, Agent, ModelRequest, Turn, tool
 from turnstream.actors.testing import call
@@ -65,18 +64,6 @@ def paused(system: ActorSystem, session_id: str, text: str = "a") -> Turn:
     turn = system.session(session_id).send(text)
     assert turn.result(WAIT).finish_reason == "awaiting-approval"
     return turn
-
-
-def at_once(*jobs: Callable[[], T]) -> list[T]:
-    """What the jobs return, each on a thread of its own, all begun together."""
-    barrier = Barrier(len(jobs), timeout=WAIT)
-
-    def begin(job: Callable[[], T]) -> T:
-        barrier.wait()
-        return job()
-
-    with ThreadPoolExecutor(len(jobs)) as pool:
-        return [each.result(WAIT) for each in [pool.submit(begin, job) for job in jobs]]
 
 
 def facts(system: ActorSystem, session_id: str) -> Counter[type[Any]]:

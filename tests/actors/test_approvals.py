@@ -8,6 +8,7 @@ from itertools import permutations, product
 from typing import Any
 
 import pytest
+from sending import events
 
 from turnstream.actors import ActorSystem, ModelRequest, Session, Tool, tool
 from turnstream.actors.testing import ScriptedModel, call
@@ -87,10 +88,6 @@ def paused(system: ActorSystem, session_id: str = "s", text: str = "go") -> Sess
     session = system.session(session_id)
     assert session.send(text).result(WAIT).finish_reason == "awaiting-approval"
     return session
-
-
-def events(session: Session, kind: type[Any]) -> list[Any]:
-    return [each.event for each in session.events() if isinstance(each.event, kind)]
 
 
 def results(messages: Any) -> list[Any]:

@@ -9,6 +9,7 @@ from threading import Event
 from typing import Any
 
 import pytest
+from sending import JOINING, POLICIES, events, send
 
 from turnstream.actors import ActorSystem, ModelRequest, Session
 from turnstream.actors.testing import call, said
@@ -28,22 +29,9 @@ from turnstream.events import (
 WAIT = 20
 Run = Callable[..., ActorSystem]
 
-POLICIES = ["wait", "queue", "steer"]
-JOINING = ["queue", "steer"]
-
-
-def events(session: Session, *kinds: type) -> list[Any]:
-    return [each.event for each in session.events() if isinstance(each.event, kinds)]
-
 
 def outcomes(session: Session) -> dict[str, str]:
     return {each.call_id: each.outcome for each in events(session, ToolResultRecorded)}
-
-
-def send(session: Session, text: str, policy: Any) -> Any:
-    turn = session.send(text, policy=policy)
-    turn.accepted().result(WAIT)
-    return turn
 
 
 @pytest.mark.parametrize("policy", ["wait", "queue"])

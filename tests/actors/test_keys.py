@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-from threading import Barrier, Event
+from threading import Event
 from typing import Any
 
 import pytest
+from sending import at_once, events
 
 from turnstream.actors import ActorSystem, ModelRequest, Session, Turn
 from turnstream.actors.testing import call, said
@@ -30,10 +31,6 @@ from turnstream.stores import Append, RowChange
 
 WAIT = 20
 Run = Callable[..., ActorSystem]
-
-
-def events(session: Session, *kinds: type) -> list[Any]:
-    return [each.event for each in session.events() if isinstance(each.event, kinds)]
 
 
 def ids(*turns: Turn) -> set[str]:
@@ -111,14 +108,7 @@ def test_an_input_sent_by_many_at_once_is_accepted_once(
         session.send("a")
         asked = led.asked()
         asked.show("on")
-        barrier = Barrier(6)
-
-        def send(_: int, session: Session = session, barrier: Barrier = barrier) -> Turn:
-            barrier.wait(WAIT)
-            return session.send("b", policy=policy, key="k")
-
-        with ThreadPoolExecutor(6) as pool:
-            sent = list(pool.map(send, range(6)))
+        sent = at_once(*[partial(session.send, "b", policy=policy, key="k")] * 6)
         assert len(ids(*sent)) == 1
         asked.answer([call("held", text="x")])
         led.asked().answer("one")

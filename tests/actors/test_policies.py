@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sending import events
 
-from turnstream.actors import ActorSystem, Session
+from turnstream.actors import ActorSystem
 from turnstream.actors.testing import call, said
 from turnstream.events import (
     InputApplied,
@@ -22,10 +23,6 @@ from turnstream.events import (
 
 WAIT = 20
 Run = Callable[..., ActorSystem]
-
-
-def events(session: Session, *kinds: type) -> list[Any]:
-    return [each.event for each in session.events() if isinstance(each.event, kinds)]
 
 
 @pytest.mark.parametrize(

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
-from collections.abc import AsyncIterator, Callable, Sequence
-from concurrent.futures import Future
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
 from math import inf, nan
 from random import Random
-from threading import Thread
 from typing import Any
 from uuid import UUID
 
 import pytest
+from reading import ends_once, kinds, read, read_async, readers
 
 from turnstream.actors import ActorSystem, Agent, ModelRequest, TextDelta, Turn, tool
 from turnstream.actors.testing import ScriptedModel, call
@@ -29,46 +27,6 @@ from turnstream.events import (
 
 WAIT = 20
 Run = Callable[..., ActorSystem]
-
-
-def read(turn: Turn) -> list[Any]:
-    return list(turn.stream())
-
-
-def read_async(turn: Turn) -> list[Any]:
-    async def main() -> list[Any]:
-        return [item async for item in turn.stream()]
-
-    return asyncio.run(main())
-
-
-FORMS = (read, read_async)
-
-
-def aside(fn: Callable[..., Any], *args: Any) -> Future[Any]:
-    """Call ``fn`` on a thread that keeps nobody from ending."""
-    future: Future[Any] = Future()
-
-    def work() -> None:
-        try:
-            future.set_result(fn(*args))
-        except BaseException as error:
-            future.set_exception(error)
-
-    Thread(target=work, daemon=True).start()
-    return future
-
-
-def readers(turn: Turn) -> list[Future[Any]]:
-    return [aside(form, turn) for form in FORMS]
-
-
-def kinds(items: Sequence[Any]) -> list[str]:
-    return [item.type for item in items]
-
-
-def ends_once(items: Sequence[Any]) -> bool:
-    return [item.type == "turn.done" for item in items] == [False] * (len(items) - 1) + [True]
 
 
 def test_readers_that_begin_at_any_moment_read_the_same(run: Run, led: Any) -> None:

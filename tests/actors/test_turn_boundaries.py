@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from itertools import pairwise
-from threading import Barrier
 from typing import Any
 
 import pytest
+from sending import JOINING, at_once, events, send
 
 from turnstream.actors import ActorSystem, Agent, ModelRequest, Session, tool
 from turnstream.actors.testing import call, crash_points, said
@@ -32,33 +31,9 @@ from turnstream.stores import Append, EventStore, RowChange, open_store
 WAIT = 20
 Run = Callable[..., ActorSystem]
 
-JOINING = ["queue", "steer"]
-
-
-def events(session: Session, *kinds: type) -> list[Any]:
-    return [each.event for each in session.events() if isinstance(each.event, kinds)]
-
 
 def inputs(session: Session) -> list[str]:
     return [str(each.content) for each in session.messages if isinstance(each, UserMessage)]
-
-
-def send(session: Session, text: str, policy: Any) -> Any:
-    turn = session.send(text, policy=policy)
-    turn.accepted().result(WAIT)
-    return turn
-
-
-def together(*actions: Callable[[], Any]) -> list[Any]:
-    """Do these at the same moment."""
-    barrier = Barrier(len(actions))
-
-    def act(action: Callable[[], Any]) -> Any:
-        barrier.wait(WAIT)
-        return action()
-
-    with ThreadPoolExecutor(len(actions)) as pool:
-        return list(pool.map(act, actions))
 
 
 def test_inputs_that_miss_the_turn_run_one_by_one_in_the_order_they_came(
@@ -237,7 +212,7 @@ def test_an_input_sent_as_the_turn_ends_is_used_once_and_answered(
     for place in range(100):
         session = system.session(f"s{place}")
         turn, asked = session.send("a"), led.asked()
-        _, other = together(
+        _, other = at_once(
             lambda asked=asked: asked.answer("one"),
             lambda session=session: session.send("b", policy=policy),
         )
@@ -257,7 +232,7 @@ def test_a_delta_and_a_steering_input_at_one_moment_have_one_winner(
     for place in range(100):
         session = system.session(f"s{place}")
         turn, asked = session.send("a"), led.asked()
-        _, other = together(
+        _, other = at_once(
             lambda asked=asked: asked.show("of the first"),
             lambda session=session: send(session, "b", "steer"),
         )
@@ -289,7 +264,7 @@ def test_inputs_of_many_senders_are_each_used_once_and_joining_ones_in_order(
             for n in range(20)
         ]
 
-    turns = [each for sent in together(*(lambda n=n: sender(n) for n in "abcde")) for each in sent]
+    turns = [each for sent in at_once(*(lambda n=n: sender(n) for n in "abcde")) for each in sent]
     for each in turns:
         each.result(WAIT)
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from threading import Barrier
 from typing import Any
 
 import pytest
+from sending import JOINING, POLICIES, at_once, events
 
 from turnstream.actors import ActorSystem, Agent, Session
 from turnstream.actors.testing import call, said
@@ -23,25 +22,6 @@ from turnstream.events import (
 
 WAIT = 20
 Run = Callable[..., ActorSystem]
-
-POLICIES = ["wait", "queue", "steer"]
-JOINING = ["queue", "steer"]
-
-
-def events(session: Session, *kinds: type) -> list[Any]:
-    return [each.event for each in session.events() if isinstance(each.event, kinds)]
-
-
-def together(*actions: Callable[[], Any]) -> list[Any]:
-    """Do these at the same moment."""
-    barrier = Barrier(len(actions))
-
-    def act(action: Callable[[], Any]) -> Any:
-        barrier.wait(WAIT)
-        return action()
-
-    with ThreadPoolExecutor(len(actions)) as pool:
-        return list(pool.map(act, actions))
 
 
 @pytest.mark.parametrize("policy", POLICIES)
@@ -216,7 +196,7 @@ def test_taking_an_input_back_as_it_joins_has_one_winner(
         held.begun(session.id)
         other = session.send("b", policy=policy)
         other.accepted().result(WAIT)
-        _, reply = together(
+        _, reply = at_once(
             lambda session=session: held.let(session.id), lambda other=other: other.withdraw()
         )
         asked = led.asked()
@@ -238,7 +218,7 @@ def test_taking_an_input_back_as_its_turn_begins_has_one_winner(
         turn, asked = session.send("a"), led.asked()
         other = session.send("b")
         other.accepted().result(WAIT)
-        _, reply = together(
+        _, reply = at_once(
             lambda asked=asked: asked.answer("one"), lambda other=other: other.withdraw()
         )
         withdrawn = reply.result(WAIT)
@@ -260,7 +240,7 @@ def test_taking_back_and_sending_again_at_one_moment_leaves_one_input_or_none(
         turn, asked = session.send("a"), led.asked()
         first = session.send("b", key="k")
         first.accepted().result(WAIT)
-        reply, again = together(
+        reply, again = at_once(
             lambda first=first: first.withdraw(),
             lambda session=session: session.send("b", key="k"),
         )
