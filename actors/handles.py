@@ -10,15 +10,12 @@ from msgspec import Struct
 
 from ..events.approvals import Approval
 from ..events.envelope import RecordedEvent
-from ..events.errors import InvalidTranscript, WouldDeadlock
+from ..events.errors import WouldDeadlock
 from ..events.messages import (
     AssistantMessage,
     Content,
-    FilePart,
-    ImagePart,
     Message,
     Policy,
-    TextPart,
     ToolCall,
     ToolMessage,
     Usage,
@@ -30,6 +27,7 @@ from ..projections import SessionState, Settled
 from ..projections.usage import SessionUsage
 from .commands import Command, Continue, Discard, LateCommand, Resolve, Resume, Submit
 from .effects import Place, current_session
+from .inputs import content_of
 from .turns import Reply, Turn
 from .waiting import Promise
 
@@ -127,7 +125,7 @@ class Session:
         if chosen == "wait":
             self._refuse_inside("send", "use policy='queue' or 'steer'")
         turn = Turn(self, token_hex(8))
-        command = Submit(turn.input_id, _content(input), chosen, _key(key))
+        command = Submit(turn.input_id, content_of(input), chosen, _key(key))
         self._system.tell(self, command, turn)
         return turn
 
@@ -145,7 +143,7 @@ class Session:
         if _is_conversation(input):
             command = Continue(turn.input_id, tuple(input), _key(key))
         else:
-            command = Submit(turn.input_id, _content(input), "queue", _key(key))
+            command = Submit(turn.input_id, content_of(input), "queue", _key(key))
         self._system.tell(self, command, turn)
         return turn
 
@@ -182,12 +180,14 @@ class Session:
         taken before, ``ArgumentsRefused``.
         """
         edited = None if arguments is None else plain(arguments, "arguments")
-        return self._resolve(Resolve(id, "approved", _text(by), _text(note), edited))
+        return self._resolve(
+            Resolve(id, "approved", as_text(by, "by"), as_text(note, "note"), edited)
+        )
 
     def reject(self, id: str, *, by: str = "", note: str = "") -> Turn:
         """Do not let a call run: the model reads that it was rejected, and the note. Otherwise as
         ``approve``."""
-        return self._resolve(Resolve(id, "rejected", _text(by), _text(note)))
+        return self._resolve(Resolve(id, "rejected", as_text(by, "by"), as_text(note, "note")))
 
     def discard_pending(self) -> Reply[bool]:
         """Drop the unfinished turn: the conversation is as before it, the stream keeps it.
@@ -275,14 +275,16 @@ def _key(key: str | None) -> str:
     if key is None:
         return ""
     if not isinstance(key, str) or not 0 < len(key) <= MAX_KEY:
-        raise ValueError(f"a key is a str of 1 to {MAX_KEY} characters, or None")
-    return key
+        shown = f"one of {len(key)}" if isinstance(key, str) else type(key).__name__
+        raise ValueError(f"a key is a str of 1 to {MAX_KEY} characters, or None, not {shown}")
+    return str(plain(key, "key"))
 
 
-def _text(given: str) -> str:
+def as_text(given: str, name: str) -> str:
+    """The text, if it is one; ``TypeError`` with its name otherwise."""
     if not isinstance(given, str):
-        raise TypeError(f"who decides, and why, are told in text, not as {type(given).__name__}")
-    return given
+        raise TypeError(f"{name} is text, not {type(given).__name__}")
+    return str(plain(given))
 
 
 def _is_conversation(given: Any) -> TypeGuard[Sequence[Message]]:
@@ -290,15 +292,3 @@ def _is_conversation(given: Any) -> TypeGuard[Sequence[Message]]:
     if not isinstance(given, Sequence) or isinstance(given, str):
         return False
     return all(isinstance(each, messages) for each in given)
-
-
-def _content(given: object) -> Content:
-    content = given.content if isinstance(given, UserMessage) else given
-    if isinstance(content, str):
-        return content
-    if isinstance(content, (list, tuple)) and content:
-        if all(isinstance(part, (TextPart, ImagePart, FilePart)) for part in content):
-            return tuple(content)
-    raise InvalidTranscript(
-        f"an input is text, a UserMessage, or a sequence of parts, not {type(given).__name__}"
-    )

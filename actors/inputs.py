@@ -7,18 +7,48 @@ to be asked. One that missed its turn runs as a turn of its own, in the order of
 from __future__ import annotations
 
 from ..events.errors import InputConflict, InvalidTranscript
-from ..events.messages import Message, UserMessage
+from ..events.messages import Content, Message, Part, UserMessage
 from ..events.session import (
     InputApplied,
     InputQueued,
     InputWithdrawn,
     SessionStarted,
 )
+from ..events.values import PARTS, plain
 from ..projections import INITIAL, SessionState
 from ..projections.phases import Phase
 from ..projections.transcript import Transcript
 from .commands import Continue, Stamp, Submit
 from .draft import Draft, is_owned, resume
+
+
+def content_of(given: object) -> Content:
+    """What an input says, as it is recorded.
+
+    Raises ``InvalidTranscript`` where that is no text and no sequence of parts, ``Unstorable``
+    where a part can't be read back.
+    """
+    match given.content if isinstance(given, UserMessage) else given:
+        case str() as text:
+            return str(plain(text))
+        case [_, *_] as parts:
+            return tuple(
+                _part(part, f"part {place} of the input") for place, part in enumerate(parts)
+            )
+        case []:
+            shown = "an empty one"
+        case other:
+            shown = type(other).__name__
+    raise InvalidTranscript(f"an input is text, a UserMessage, or a sequence of parts, not {shown}")
+
+
+def _part(given: object, name: str) -> Part:
+    if not isinstance(given, PARTS):
+        raise InvalidTranscript(
+            f"{name} is a TextPart, an ImagePart or a FilePart, not {type(given).__name__}"
+        )
+    part: Part = plain(given, name)
+    return part
 
 
 def submit(draft: Draft, command: Submit) -> None:
@@ -52,7 +82,7 @@ def go_on_from(draft: Draft, command: Continue) -> None:
         case ():
             resume(draft)
         case (UserMessage(content=content),):
-            submit(draft, Submit(command.input_id, content, "queue", command.key))
+            submit(draft, Submit(command.input_id, content_of(content), "queue", command.key))
         case _:
             raise InvalidTranscript(
                 "after what the conversation has already, one message of the user may follow"

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from functools import partial
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import msgspec
 from msgspec import Struct
-from msgspec.structs import astuple, replace
+from msgspec.structs import astuple
 
 from ..events.errors import InvalidAgent, InvalidModelTurn, ModelStreamEnded, Unstorable
 from ..events.messages import NO_USAGE, Message, ModelTurn, ToolCall, ToolSpec, Usage
@@ -82,6 +82,8 @@ Ask: TypeAlias = Callable[[ModelRequest, Show], Any]
 def model_id(model: AnyModel) -> str:
     """The name of a model: its ``id``, or the function's name."""
     if isinstance(model, Model):
+        if not isinstance(model.id, str):
+            raise InvalidAgent(f"the id of a model is text, not {type(model.id).__name__}")
         return model.id
     if callable(model):
         return str(getattr(model, "__name__", type(model).__name__))
@@ -127,19 +129,23 @@ def model_turn(answer: object) -> ModelTurn:
     Raises ``InvalidModelTurn`` where the answer is no turn.
     """
     if isinstance(answer, str):
-        return ModelTurn(answer)
+        answer = ModelTurn(answer)
     if not isinstance(answer, ModelTurn):
         raise InvalidModelTurn(
             f"the model answered with {type(answer).__name__}: return a ModelTurn or a str"
         )
     _check_fields(answer)
-    if not answer.tool_calls and not answer.parts:
-        return replace(answer, tool_calls=(), parts=())
     try:
-        parts = tuple(plain(part, "parts") for part in answer.parts)
+        parts = tuple(plain(part, "parts") for part in answer.parts or ())
     except Unstorable as error:
         raise InvalidModelTurn(f"ModelTurn.parts can't be stored: {error}") from error
-    return replace(answer, parts=parts, tool_calls=tuple(map(_tool_call, answer.tool_calls)))
+    return ModelTurn(
+        text=plain(answer.text),
+        tool_calls=tuple(map(_tool_call, answer.tool_calls or ())),
+        usage=answer.usage,
+        finish_reason=plain(answer.finish_reason),
+        parts=parts,
+    )
 
 
 def _check_fields(answer: ModelTurn) -> None:
@@ -148,6 +154,10 @@ def _check_fields(answer: ModelTurn) -> None:
     for name in ("text", "finish_reason"):
         if not isinstance(getattr(answer, name), str):
             raise InvalidModelTurn(f"ModelTurn.{name} must be a str")
+    for name in ("tool_calls", "parts"):
+        value = getattr(answer, name)
+        if not isinstance(value or (), Iterable):
+            raise InvalidModelTurn(f"ModelTurn.{name} must be a tuple, not {type(value).__name__}")
     if not is_usage(answer.usage):
         raise InvalidModelTurn("ModelTurn.usage must be a Usage of whole numbers, 0 or more")
 
@@ -157,22 +167,25 @@ def is_usage(usage: object) -> bool:
     if usage is NO_USAGE:
         return True
     counts = astuple(usage) if isinstance(usage, Usage) else (None,)
-    return all(isinstance(count, int) and 0 <= count < _MOST_TOKENS for count in counts)
+    return all(type(count) is int and 0 <= count < _MOST_TOKENS for count in counts)
 
 
 def _tool_call(call: object) -> ToolCall:
-    if not isinstance(call, ToolCall) or not isinstance(call.name, str):
-        raise InvalidModelTurn("ModelTurn.tool_calls must hold ToolCall(id, name, arguments)")
+    match call:
+        case ToolCall(name=str(), malformed=str()):
+            name, malformed = str(plain(call.name)), str(plain(call.malformed))
+        case _:
+            raise InvalidModelTurn("ModelTurn.tool_calls must hold ToolCall(id, name, arguments)")
     call_id = "" if call.id is None else str(call.id)
     arguments: object = call.arguments
     if isinstance(arguments, str):
-        return parsed_call(call_id, call.name, arguments)
+        return parsed_call(call_id, name, arguments)
     if not isinstance(arguments, dict):
-        return ToolCall(call_id, call.name, malformed=call.malformed or _text(arguments))
+        return ToolCall(call_id, name, malformed=malformed or _text(arguments))
     try:
-        return ToolCall(call_id, call.name, plain(arguments, "arguments"), call.malformed)
+        return ToolCall(call_id, name, plain(arguments, "arguments"), malformed)
     except Unstorable as error:
-        return ToolCall(call_id, call.name, malformed=str(error))
+        return ToolCall(call_id, name, malformed=str(error))
 
 
 def parsed_call(call_id: str, name: str, arguments: str) -> ToolCall:
@@ -183,7 +196,7 @@ def parsed_call(call_id: str, name: str, arguments: str) -> ToolCall:
     except (ValueError, RecursionError):
         parsed = None
     if not isinstance(parsed, dict):
-        return ToolCall(call_id, name, malformed=arguments)
+        return ToolCall(call_id, name, malformed=str(plain(arguments)))
     return _tool_call(ToolCall(call_id, name, parsed))
 
 

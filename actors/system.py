@@ -25,7 +25,7 @@ from .agent import Agent
 from .approving import not_found
 from .commands import Command, LateCommand, LookAtTheClock, OnDrift
 from .effects import Place
-from .handles import Session, View, check_policy
+from .handles import Session, View, as_text, check_policy
 from .letters import Asked, Asker
 from .ready import ReadyAgent
 from .recording import Known, read_on
@@ -101,7 +101,7 @@ class ActorSystem:
         name = agent or self._default_agent
         self._runtime.agent(name)
         policy = self._turn_policy if turn_policy is None else check_policy(turn_policy)
-        return Session(self, session_id, name, tenant, policy)
+        return Session(self, session_id, name, as_text(tenant, "tenant"), policy)
 
     def sessions(
         self,

@@ -141,6 +141,7 @@ class Tool:
         takes_context: bool,
         options: ToolOptions,
     ) -> None:
+        _check_spec(spec)
         options.check(spec.name)
         if is_async(options.reconcile) and not is_async(fn):
             raise InvalidAgent(f"tool {spec.name!r}: reconcile is async, and the tool is not")
@@ -169,7 +170,11 @@ class Tool:
         the model sent, unchecked. The options are those of ``tool``."""
         return cls(
             fn,
-            ToolSpec(name, description or _description(fn), dict(schema)),
+            ToolSpec(
+                name,
+                description or _description(fn),
+                plain(dict(schema) if isinstance(schema, Mapping) else schema, "schema"),
+            ),
             _unchecked,
             takes_context=first_parameter(fn, ToolContext) is not None,
             options=ToolOptions(**options),
@@ -290,6 +295,18 @@ def tool(
         )
 
     return make if fn is None else make(fn)
+
+
+def _check_spec(spec: ToolSpec) -> None:
+    for field, value in (("name", spec.name), ("description", spec.description)):
+        if not isinstance(value, str):
+            raise InvalidAgent(
+                f"tool {spec.name!r}: its {field} is text, not {type(value).__name__}"
+            )
+    if not isinstance(spec.schema, dict):
+        raise InvalidAgent(
+            f"tool {spec.name!r}: its schema is a dict, not {type(spec.schema).__name__}"
+        )
 
 
 def _unchecked(arguments: Mapping[str, Any]) -> dict[str, Any]:

@@ -85,7 +85,8 @@ class Codec:
         """The event as it is stored. ``prev`` is the digest of the event before it in its
         stream, empty for the first; it takes the place of the event's own.
 
-        Raises ``Unstorable`` if the event holds what is no plain data.
+        Raises ``Unstorable`` if the event holds what is no plain data, or could not be read
+        back: nothing checks the types of fields when an event is made.
         """
         kind = type(event)
         topic = self._topic_of[kind]
@@ -95,10 +96,12 @@ class Codec:
         try:
             if check is None or check(event):
                 # Without the tag: it is the topic, which stands beside the payload.
-                return EncodedEvent(topic, b"{" + self._write(event)[self._tag_end[kind] :])
-        except (UnicodeEncodeError, OverflowError, TypeError, RecursionError):
+                payload = b"{" + self._write(event)[self._tag_end[kind] :]
+                self._read[topic](payload)
+                return EncodedEvent(topic, payload)
+        except (UnicodeEncodeError, OverflowError, TypeError, RecursionError, MsgspecError):
             pass
-        return EncodedEvent(topic, _with_tags(topic, event))
+        return EncodedEvent(topic, _with_tags(self._shapes[topic], event))
 
     def chained(
         self, events: Iterable[SessionEvent], version: int = 0, prev: str = ""
@@ -161,16 +164,28 @@ def _shapes(upcasters: Upcasters) -> Iterator[_Shape]:
             yield _Shape(versioned(tag, version), kind, way[version - 1 :])
 
 
-def _with_tags(topic: str, event: SessionEvent) -> bytes:
+def _with_tags(shape: _Shape, event: SessionEvent) -> bytes:
+    topic = shape.topic
     try:
-        return dumps(event)
+        payload = dumps(event)
+        shape.read(payload)
     except Unstorable as error:
         raise Unstorable(f"{topic}: {error}", path=topic) from None
     except RecursionError:
         raise Unstorable(f"{topic}: nested deeper than the stack allows here", path=topic) from None
     except (MsgspecError, TypeError, ValueError) as error:
-        reason = f"{topic}: a field is not of its declared type ({type(error).__name__})"
-        raise Unstorable(reason, path=topic) from None
+        raise Unstorable(
+            f"{topic}: {_field(error)} is not of its declared type ({type(error).__name__})",
+            path=topic,
+        ) from None
+    return payload
+
+
+def _field(error: Exception) -> str:
+    """The path to the field at fault, as far as it is told. Without the rest of the text, which
+    can quote the payload."""
+    _, told, path = str(error).rpartition(" - at `$.")
+    return path.removesuffix("`") if told else "a field"
 
 
 def _corrupt(topic: str, error: Exception) -> CorruptEvent:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from turnstream.actors import ActorSystem, ModelRequest, TextDelta
 from turnstream.actors.testing import call, said
@@ -127,6 +128,9 @@ def test_an_answer_that_is_no_turn_is_named(run: Run) -> None:
         (ModelTurn("x", usage=None), "usage"),  # type: ignore[arg-type]
         (ModelTurn(tool_calls=5), "int"),  # type: ignore[arg-type]
         (ModelTurn(tool_calls=(5,)), "tool_calls"),  # type: ignore[arg-type]
+        (ModelTurn(tool_calls=(replace(call("x"), malformed=5),)), "tool_calls"),
+        (ModelTurn("x", parts=5), "int"),  # type: ignore[arg-type]
+        (ModelTurn("x", usage=Usage(True)), "usage"),
         (ModelTurn("x", parts=(object(),)), "parts"),
     ],
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta, timezone
 from timeit import repeat
 from types import UnionType
@@ -221,6 +222,30 @@ def test_a_field_this_version_does_not_know_is_ignored() -> None:
 def test_what_is_no_plain_data_is_refused_by_name(event: SessionEvent) -> None:
     with pytest.raises(Unstorable, match=topic_of(type(event))):
         CODEC.encode(event)
+
+
+class Words(str):
+    __slots__ = ()
+
+
+MISTAKES = (None, True, 7, 1.5, "x", b"x", Words("x"), (), (7,), [None], {}, {"x": 7}, AT, object())
+
+
+@given(events, st.data())
+def test_what_could_not_be_read_back_is_never_stored(event: Any, data: st.DataObject) -> None:
+    name = data.draw(st.sampled_from(event.__struct_fields__))
+    mistaken = replace(event, **{name: data.draw(st.sampled_from(MISTAKES))})
+    with suppress(Unstorable):
+        topic, payload = CODEC.encode(mistaken, mistaken.prev)
+        decoded: Any = CODEC.decode(topic, payload)
+        assert CODEC.encode(decoded, mistaken.prev) == (topic, payload)
+
+
+def test_a_field_of_another_type_is_named_and_its_value_is_not() -> None:
+    event = replace(StateChanged(at=AT, value=1), at="a secret")  # type: ignore[arg-type]
+    with pytest.raises(Unstorable, match=r"^state_changed: at is not of its declared") as refusal:
+        CODEC.encode(event)
+    assert "secret" not in str(refusal.value)
 
 
 @pytest.mark.parametrize("depth", [MAX_DEPTH + 1, 900, 5000])
