@@ -51,6 +51,7 @@ def append_after(
         events[-1].at,
         state.tenant,
         state.approvals(session_id),
+        prev,
     )
     append = Append(session_id, known.version, encoded, row)
     return append, Known(state, known.version + len(encoded), prev)

@@ -6,22 +6,32 @@ import sqlite3
 from functools import cache
 
 from ..events.approvals import dump_approvals
-from ..events.errors import SessionDeleted, WrongExpectedVersion
+from ..events.errors import WrongExpectedVersion
+from ..events.session import ForkOrigin
 from .port import Append, Appended
-from .rows import microseconds
+from .rows import head_of, microseconds, refused
 
 START = (
-    "INSERT INTO sessions (id, version, status, agent, tenant, created, updated, approvals) "
-    "VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
+    "INSERT INTO sessions (version, status, agent, tenant, updated, approvals, head, size, "
+    "id, created, parent, shared) "
+    "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
 )
 ADVANCE = (
     "UPDATE sessions SET version = ?, status = ?, agent = ?, tenant = ?, updated = ?, "
-    "approvals = ? "
+    "approvals = ?, head = ?, size = size + ? "
     "WHERE id = ? AND version = ? AND deleted IS NULL"
+)
+COPY = (
+    "INSERT INTO stored_events (originator_id, originator_version, topic, state) "
+    "SELECT ?, originator_version, topic, state FROM stored_events "
+    "WHERE originator_id = ? AND originator_version <= ? ORDER BY originator_version"
+)
+WEIGH = (
+    "SELECT sum(length(state)) FROM stored_events "
+    "WHERE originator_id = ? AND originator_version <= ?"
 )
 INSERT = "INSERT INTO stored_events (originator_id, originator_version, topic, state) VALUES "
 ROW = "(?, ?, ?, ?)"
-HEAD = "SELECT version, deleted FROM sessions WHERE id = ?"
 MOST_ROWS = 200
 WRITTEN = (
     "SELECT rowid, topic, state FROM stored_events "
@@ -32,9 +42,15 @@ WRITTEN = (
 
 def write_append(cursor: sqlite3.Cursor, append: Append) -> Appended:
     """Write the append, or raise ``WrongExpectedVersion`` or ``SessionDeleted``."""
+    copied = append.copied
+    if copied is not None:
+        _check_origin(cursor, copied)
     _set_row(cursor, append)
     if cursor.rowcount != 1:
-        raise _conflict(cursor, append)
+        expected = 0 if copied is not None else append.expected_version
+        raise refused(cursor, append.session_id, expected)
+    if copied is not None:
+        cursor.execute(COPY, (append.session_id, copied.session_id, copied.version))
     return Appended(append.expected_version + len(append.events), _insert(cursor, append))
 
 
@@ -52,22 +68,29 @@ def write_once(cursor: sqlite3.Cursor, append: Append) -> Appended:
 
 
 def _set_row(cursor: sqlite3.Cursor, append: Append) -> None:
-    sid, expected, row = append.session_id, append.expected_version, append.row
+    sid, expected, row, copied = (
+        append.session_id,
+        append.expected_version,
+        append.row,
+        append.copied,
+    )
     version, at = expected + len(append.events), microseconds(row.at)
+    size = sum([len(payload) for _, payload in append.events])
     waiting = dump_approvals(row.approvals)
-    if expected > 0:
-        change = (version, row.status, row.agent, row.tenant, at, waiting, sid, expected)
-        cursor.execute(ADVANCE, change)
-    else:
-        begun = (sid, version, row.status, row.agent, row.tenant, at, at, waiting)
+    change = (version, row.status, row.agent, row.tenant, at, waiting, row.head)
+    if copied is not None:
+        (prefix,) = cursor.execute(WEIGH, (copied.session_id, copied.version)).fetchone()
+        begun = (*change, size + prefix, sid, at, copied.session_id, copied.version)
         cursor.execute(START, begun)
+    elif expected > 0:
+        cursor.execute(ADVANCE, (*change, size, sid, expected))
+    else:
+        cursor.execute(START, (*change, size, sid, at, None, None))
 
 
-def _conflict(cursor: sqlite3.Cursor, append: Append) -> WrongExpectedVersion | SessionDeleted:
-    version, deleted = cursor.execute(HEAD, (append.session_id,)).fetchone() or (0, None)
-    if deleted is not None:
-        return SessionDeleted(append.session_id)
-    return WrongExpectedVersion(append.session_id, expected=append.expected_version, actual=version)
+def _check_origin(cursor: sqlite3.Cursor, origin: ForkOrigin) -> None:
+    if (head_of(cursor, origin.session_id) or 0) < origin.version:
+        raise refused(cursor, origin.session_id, origin.version)
 
 
 def _insert(cursor: sqlite3.Cursor, append: Append) -> int:

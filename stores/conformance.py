@@ -11,15 +11,13 @@ pytest finds the tests by their names; nothing here needs it to be installed.
 
 from __future__ import annotations
 
-from contextlib import closing
 from datetime import timedelta
 from functools import partial
 from itertools import product
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Thread
-from typing import Any, ClassVar
-from unittest import SkipTest
+from typing import Any
 
 from ..events.envelope import EncodedEvent
 from ..events.errors import (
@@ -30,7 +28,8 @@ from ..events.errors import (
     WrongExpectedVersion,
 )
 from ..events.session import Status
-from .port import Append, Appended, EventStore, RowChange
+from .copying import CopyConformance
+from .port import Append, Appended, RowChange
 from .specimens import (
     ALIKE,
     NO_IDS,
@@ -48,26 +47,12 @@ from .specimens import (
 )
 
 
-class StoreConformance:
+class StoreConformance(CopyConformance):
     """Hold the store that ``open_store`` opens to the contract of ``EventStore``.
 
     ``durable`` says whether opening with the same ``tmp_path`` again, also while it is open,
     gives the same streams.
     """
-
-    durable: ClassVar[bool]
-
-    def open_store(self, tmp_path: Path) -> EventStore:
-        """Open the store that lives in this directory."""
-        raise NotImplementedError
-
-    def store(self, tmp_path: Path) -> closing[EventStore]:
-        """The store, closed in the end."""
-        return closing(self.open_store(tmp_path))
-
-    def needs_durability(self) -> None:
-        if not self.durable:
-            raise SkipTest("the store does not outlive its process")
 
     def test_an_append_returns_the_new_version_and_the_last_position(self, tmp_path: Path) -> None:
         with self.store(tmp_path) as store:
@@ -254,6 +239,28 @@ class StoreConformance:
             assert store.session("s") is None
             assert [*store.read("s"), *store.read_all(), *store.sessions()] == []
             assert store.append(append_of("t", 0, "c")).position > last.position
+
+    def test_a_stream_that_went_on_is_not_deleted_by_who_expects_less(self, tmp_path: Path) -> None:
+        with self.store(tmp_path) as store:
+            store.append(append_of("s", 0, "a", "b"))
+            for expected in (0, 1, 3):
+                error = refusal(
+                    WrongExpectedVersion, partial(store.delete, "s", expected_version=expected)
+                )
+                assert (error.expected, error.actual) == (expected, 2)
+            assert texts(store.read("s")) == ["a", "b"]
+            assert store.delete("s", expected_version=2) == 2
+            refusal(SessionDeleted, partial(store.delete, "s", expected_version=2))
+            assert store.delete("nobody", expected_version=0) == 0
+
+    def test_a_row_knows_the_head_and_the_size_of_its_stream(self, tmp_path: Path) -> None:
+        with self.store(tmp_path) as store:
+            for version, texts_ in enumerate(("a", "bcd", "")):
+                change = RowChange("idle", "planner", NOON, head=f"digest-{version}")
+                store.append(Append("s", version, (event(texts_),), change))
+            row = store.session("s")
+            assert row is not None
+            assert (row.head, row.size, row.forked_from) == ("digest-2", 4, None)
 
     def test_generations_only_rise(self, tmp_path: Path) -> None:
         with self.store(tmp_path) as store:

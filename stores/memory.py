@@ -13,7 +13,7 @@ from threading import RLock
 from ..events.envelope import Replay, StoredRecord
 from ..events.errors import SessionDeleted, StoreClosed, StoreError, WrongExpectedVersion
 from ..events.identifiers import check_session_id
-from ..events.session import Status
+from ..events.session import ForkOrigin, Status
 from .port import Append, Appended, SessionRow
 from .subscription import Listeners, LogSubscription
 from .validity import check_append
@@ -40,12 +40,13 @@ class MemoryStore:
             stream = self._streams.get(append.session_id, [])
             if append.session_id in self._tombstones:
                 raise SessionDeleted(append.session_id)
-            if append.expected_version != len(stream):
+            prefix = self._prefix(append.copied)
+            if len(stream) != (0 if append.copied else append.expected_version):
                 return _written_before(append, stream)
-            records = self._records(append)
+            records = self._records(append, prefix)
             self._log += records
             self._streams.setdefault(append.session_id, []).extend(records)
-            self._rows[append.session_id] = self._row(append, records[-1].version)
+            self._rows[append.session_id] = self._row(append, records)
             self._position += len(records)
         self._listeners.notify()
         return Appended(records[-1].version, records[-1].position)
@@ -91,6 +92,7 @@ class MemoryStore:
         status: Status | None = None,
         agent: str | None = None,
         tenant: str | None = None,
+        forked_from: str | None = None,
         limit: int | None = None,
     ) -> Sequence[SessionRow]:
         with self._opened():
@@ -100,14 +102,20 @@ class MemoryStore:
                 if status in (None, row.status)
                 and agent in (None, row.agent)
                 and tenant in (None, row.tenant)
+                and forked_from in (None, row.forked_from and row.forked_from.session_id)
             ]
         rows.sort(key=attrgetter("session_id"))
         rows.sort(key=attrgetter("updated"), reverse=True)
         return tuple(rows if limit is None else rows[: max(limit, 0)])
 
-    def delete(self, session_id: str) -> int:
+    def delete(self, session_id: str, *, expected_version: int | None = None) -> int:
         check_session_id(session_id)
         with self._opened():
+            if expected_version is not None and session_id in self._tombstones:
+                raise SessionDeleted(session_id)
+            actual = len(self._streams.get(session_id, []))
+            if expected_version not in (None, actual):
+                raise WrongExpectedVersion(session_id, expected=expected_version, actual=actual)
             stream = self._streams.pop(session_id, [])
             if stream:
                 del self._rows[session_id]
@@ -132,18 +140,48 @@ class MemoryStore:
     def _page(self, after: int, limit: int) -> Sequence[StoredRecord]:
         return self.read_all(after=after, limit=limit)
 
-    def _records(self, append: Append) -> list[StoredRecord]:
-        sid, position, version = append.session_id, self._position, append.expected_version
+    def _prefix(self, origin: ForkOrigin | None) -> Sequence[StoredRecord]:
+        if origin is None:
+            return ()
+        if origin.session_id in self._tombstones:
+            raise SessionDeleted(origin.session_id)
+        stream = self._streams.get(origin.session_id, [])
+        if len(stream) < origin.version:
+            raise WrongExpectedVersion(
+                origin.session_id, expected=origin.version, actual=len(stream)
+            )
+        return stream[: origin.version]
+
+    def _records(self, append: Append, prefix: Sequence[StoredRecord]) -> list[StoredRecord]:
+        sid, position = append.session_id, self._position
+        first = append.expected_version - len(prefix) + 1
+        events = [*((each.topic, each.payload) for each in prefix), *append.events]
         return [
-            StoredRecord(position + n, sid, version + n, topic, bytes(payload))
-            for n, (topic, payload) in enumerate(append.events, 1)
+            StoredRecord(position + n, sid, version, topic, bytes(payload))
+            for n, (version, (topic, payload)) in enumerate(enumerate(events, first), 1)
         ]
 
-    def _row(self, append: Append, version: int) -> SessionRow:
+    def _row(self, append: Append, records: Sequence[StoredRecord]) -> SessionRow:
         sid, row = append.session_id, append.row
-        created = self._rows[sid].created if sid in self._rows else row.at
+        size = sum(len(each.payload) for each in records)
+        before = self._rows.get(sid)
+        if before is None:
+            created, forked_from = row.at, append.copied
+        else:
+            created, forked_from = before.created, before.forked_from
+            size += before.size
         return SessionRow(
-            sid, version, row.status, row.agent, row.tenant, created, row.at, row.approvals
+            sid,
+            records[-1].version,
+            row.status,
+            row.agent,
+            row.tenant,
+            created,
+            row.at,
+            row.approvals,
+            row.head,
+            size,
+            forked_from,
         )
 
 
@@ -151,7 +189,6 @@ def _written_before(append: Append, stream: Sequence[StoredRecord]) -> Appended:
     """Our own append whose acknowledgement was lost, or ``WrongExpectedVersion``."""
     ours = stream[append.expected_version :][: len(append.events)]
     if [(r.topic, r.payload) for r in ours] != [tuple(e) for e in append.events]:
-        raise WrongExpectedVersion(
-            append.session_id, expected=append.expected_version, actual=len(stream)
-        )
+        expected = 0 if append.copied else append.expected_version
+        raise WrongExpectedVersion(append.session_id, expected=expected, actual=len(stream))
     return Appended(ours[-1].version, ours[-1].position)

@@ -17,26 +17,32 @@ from msgspec import Struct
 from ..events.approvals import Approval
 from ..events.envelope import EncodedEvent, Replay, StoredRecord
 from ..events.errors import StoreError
-from ..events.session import Status
+from ..events.session import ForkOrigin, Status
 
 
 class RowChange(Struct, frozen=True, gc=False):
-    """What an append makes of the session's row; ``approvals`` are the decisions it waits for."""
+    """What an append makes of the session's row; ``approvals`` are the decisions it waits for,
+    ``head`` is the digest of the last event."""
 
     status: Status
     agent: str
     at: datetime
     tenant: str = ""
     approvals: tuple[Approval, ...] = ()
+    head: str = ""
 
 
 class Append(Struct, frozen=True, gc=False):
-    """Events for the end of one stream, which must be at ``expected_version`` (0: no stream)."""
+    """Events for the end of one stream, which must be at ``expected_version`` (0: no stream).
+
+    With ``copied`` there must be no stream, and ``expected_version`` is the origin's: the stream
+    begins with the origin's events up to there, as they are stored, and the new ones follow."""
 
     session_id: str
     expected_version: int
     events: tuple[EncodedEvent, ...]
     row: RowChange
+    copied: ForkOrigin | None = None
 
 
 class Appended(Struct, frozen=True, gc=False):
@@ -47,7 +53,9 @@ class Appended(Struct, frozen=True, gc=False):
 
 
 class SessionRow(Struct, frozen=True, gc=False):
-    """A session in a listing."""
+    """A session in a listing. ``head`` is the digest of its last event, empty where it is not
+    known; ``size`` the bytes of its payloads; ``forked_from`` where its first events were copied
+    from."""
 
     session_id: str
     version: int
@@ -57,6 +65,9 @@ class SessionRow(Struct, frozen=True, gc=False):
     created: datetime
     updated: datetime
     approvals: tuple[Approval, ...] = ()
+    head: str = ""
+    size: int = 0
+    forked_from: ForkOrigin | None = None
 
 
 class Subscription(Protocol):
@@ -89,7 +100,8 @@ class EventStore(Protocol):
         """Append, or raise ``WrongExpectedVersion`` or ``SessionDeleted`` and change nothing.
 
         An append whose events already stand at these versions, byte for byte, is our own whose
-        acknowledgement was lost: it succeeds again.
+        acknowledgement was lost: it succeeds again. Where events are ``copied`` and the origin is
+        gone or not that long, it is the origin that the error names.
         """
         ...
 
@@ -128,14 +140,19 @@ class EventStore(Protocol):
         status: Status | None = None,
         agent: str | None = None,
         tenant: str | None = None,
+        forked_from: str | None = None,
         limit: int | None = None,
     ) -> Sequence[SessionRow]:
         """Rows that match every filter given, the last updated first."""
         ...
 
-    def delete(self, session_id: str) -> int:
+    def delete(self, session_id: str, *, expected_version: int | None = None) -> int:
         """Delete the stream and its row and leave a tombstone, so that no late writer revives the
-        id. Returns how many events went; 0 for an unknown session."""
+        id. Returns how many events went; 0 for an unknown session.
+
+        Raises ``WrongExpectedVersion``, and changes nothing, where the stream is not at
+        ``expected_version``.
+        """
         ...
 
     def next_generation(self) -> int:

@@ -16,6 +16,7 @@ from typing import Any
 from eventsourcing.persistence import IntegrityError, Notification, StoredEvent, Subscription
 from eventsourcing.sqlite import SQLiteApplicationRecorder
 
+from ..events.chain import digest
 from ..events.envelope import EncodedEvent
 from ..events.errors import SessionDeleted, StoreError, WrongExpectedVersion
 from ..events.session import Status
@@ -93,7 +94,8 @@ def _append(cursor: sqlite3.Cursor, stream: Sequence[StoredEvent]) -> Iterator[i
     status: Status
     status, agent, tenant = cursor.execute(ROW, (sid,)).fetchone() or ("idle", "", "")
     events = tuple(EncodedEvent(event.topic, event.state) for event in stream)
-    change = RowChange(status, agent, datetime.now(UTC), tenant)
+    head = digest(events[-1].topic, stream[-1].originator_version, events[-1].payload)
+    change = RowChange(status, agent, datetime.now(UTC), tenant, head=head)
     try:
         last = write_append(cursor, Append(sid, first - 1, events, change)).position
     except StoreError as error:

@@ -47,6 +47,34 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "ALTER TABLE sessions ADD COLUMN approvals TEXT NOT NULL DEFAULT ''",
         "PRAGMA user_version = 2",
     ),
+    (
+        "ALTER TABLE sessions ADD COLUMN head TEXT NOT NULL DEFAULT ''",
+        "ALTER TABLE sessions ADD COLUMN size INTEGER NOT NULL DEFAULT 0",
+        "ALTER TABLE sessions ADD COLUMN parent TEXT",
+        "ALTER TABLE sessions ADD COLUMN shared INTEGER",
+        """UPDATE sessions SET size = coalesce(
+        (SELECT sum(length(state)) FROM stored_events WHERE originator_id = sessions.id), 0)""",
+        "CREATE INDEX forks ON sessions (parent) WHERE parent IS NOT NULL",
+        """CREATE TABLE snapshots (
+        id TEXT NOT NULL,
+        version INTEGER NOT NULL,
+        fold INTEGER NOT NULL,
+        state BLOB NOT NULL,
+        UNIQUE (id, version))""",
+        """CREATE TABLE read_models (
+        generation INTEGER PRIMARY KEY AUTOINCREMENT,
+        name TEXT NOT NULL,
+        fold INTEGER NOT NULL,
+        position INTEGER NOT NULL,
+        live INTEGER NOT NULL,
+        UNIQUE (name, live))""",
+        """CREATE TABLE read_model_rows (
+        generation INTEGER NOT NULL,
+        key TEXT NOT NULL,
+        row BLOB NOT NULL,
+        PRIMARY KEY (generation, key)) WITHOUT ROWID""",
+        "PRAGMA user_version = 3",
+    ),
 )
 
 

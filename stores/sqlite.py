@@ -103,15 +103,18 @@ class SQLiteStore:
         status: Status | None = None,
         agent: str | None = None,
         tenant: str | None = None,
+        forked_from: str | None = None,
         limit: int | None = None,
     ) -> Sequence[SessionRow]:
+        wanted = {"status": status, "agent": agent, "tenant": tenant, "parent": forked_from}
         with self._opened().reading() as cursor:
-            return list_sessions(cursor, status, agent, tenant, limit)
+            return list_sessions(cursor, wanted, limit)
 
-    def delete(self, session_id: str) -> int:
+    def delete(self, session_id: str, *, expected_version: int | None = None) -> int:
         check_session_id(session_id)
-        now = datetime.now(UTC)
-        return self._opened().writes.write(partial(bury, session_id=session_id, at=now))
+        at = datetime.now(UTC)
+        forget = partial(bury, session_id=session_id, at=at, expected_version=expected_version)
+        return self._opened().writes.write(forget)
 
     def next_generation(self) -> int:
         return self._opened().writes.write(draw_generation)

@@ -11,5 +11,9 @@ def check_append(append: Append) -> None:
     check_session_id(append.session_id)
     if append.expected_version < 0 or not append.events:
         raise ValueError("an append has at least one event and an expected version from 0 on")
+    if append.copied is not None:
+        check_session_id(append.copied.session_id)
+        if not 0 < append.copied.version == append.expected_version:
+            raise ValueError("what is copied ends at the expected version, which is 1 or more")
     if append.row.at.tzinfo is None:
         raise ValueError("the time of an append needs a time zone; use UTC")
