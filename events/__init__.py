@@ -70,6 +70,7 @@ from .messages import (
     Usage,
     UserMessage,
 )
+from .read_model_errors import ReadModelFailed, ReadModelMoved, ReadModelTooNew
 from .rendering import render
 from .session import (
     AgentConfigured,
@@ -163,6 +164,9 @@ __all__ = [
     "Owner",
     "Part",
     "Policy",
+    "ReadModelFailed",
+    "ReadModelMoved",
+    "ReadModelTooNew",
     "RecordedEvent",
     "Replay",
     "ScriptExhausted",

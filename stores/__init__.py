@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING
 
 from .address import open_store
 from .memory import MemoryStore
-from .port import Append, Appended, EventStore, RowChange, SessionRow, Subscription
+from .port import (
+    Append,
+    Appended,
+    EventStore,
+    RowChange,
+    SessionRow,
+    StreamEnd,
+    Subscription,
+)
+from .read_models import ReadModelTable, ReadModelTables
 
 if TYPE_CHECKING:
     from .sqlite import SQLiteStore
@@ -18,9 +27,12 @@ __all__ = [
     "Appended",
     "EventStore",
     "MemoryStore",
+    "ReadModelTable",
+    "ReadModelTables",
     "RowChange",
     "SQLiteStore",
     "SessionRow",
+    "StreamEnd",
     "Subscription",
     "open_store",
 ]

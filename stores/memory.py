@@ -14,7 +14,9 @@ from ..events.envelope import Replay, StoredRecord
 from ..events.errors import SessionDeleted, StoreClosed, StoreError, WrongExpectedVersion
 from ..events.identifiers import check_session_id
 from ..events.session import ForkOrigin, Status
-from .port import Append, Appended, SessionRow
+from .memory_tables import MemoryTables
+from .port import Append, Appended, SessionRow, StreamEnd
+from .read_models import ReadModelTables
 from .subscription import Listeners, LogSubscription
 from .validity import check_append
 
@@ -33,6 +35,7 @@ class MemoryStore:
         self._position = self._generation = 0
         self._closed = False
         self._listeners = Listeners()
+        self.read_models: ReadModelTables = MemoryTables(self._opened, self._end)
 
     def append(self, append: Append) -> Appended:
         check_append(append)
@@ -108,6 +111,18 @@ class MemoryStore:
         rows.sort(key=attrgetter("updated"), reverse=True)
         return tuple(rows if limit is None else rows[: max(limit, 0)])
 
+    def streams(self, *, after: str = "", limit: int = 1000) -> Sequence[StreamEnd]:
+        with self._opened():
+            ids = sorted(each for each in self._streams if each > after)[: max(limit, 0)]
+            return [StreamEnd(each, len(self._streams[each])) for each in ids]
+
+    def restore(self, row: SessionRow) -> bool:
+        with self._opened():
+            stands = 0 < len(self._streams.get(row.session_id, ())) == row.version
+            if stands:
+                self._rows[row.session_id] = row
+            return stands
+
     def delete(self, session_id: str, *, expected_version: int | None = None) -> int:
         check_session_id(session_id)
         with self._opened():
@@ -136,6 +151,9 @@ class MemoryStore:
         if self._closed:
             raise StoreClosed("the memory store was closed; make a new one")
         return self._lock
+
+    def _end(self) -> int:
+        return self._log[-1].position if self._log else 0
 
     def _page(self, after: int, limit: int) -> Sequence[StoredRecord]:
         return self.read_all(after=after, limit=limit)

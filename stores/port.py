@@ -18,6 +18,7 @@ from ..events.approvals import Approval
 from ..events.envelope import EncodedEvent, Replay, StoredRecord
 from ..events.errors import StoreError
 from ..events.session import ForkOrigin, Status
+from .read_models import ReadModelTables
 
 
 class RowChange(Struct, frozen=True, gc=False):
@@ -68,6 +69,13 @@ class SessionRow(Struct, frozen=True, gc=False):
     head: str = ""
     size: int = 0
     forked_from: ForkOrigin | None = None
+
+
+class StreamEnd(Struct, frozen=True, gc=False):
+    """A stream that has events, and the version of the last."""
+
+    session_id: str
+    version: int
 
 
 class Subscription(Protocol):
@@ -146,6 +154,16 @@ class EventStore(Protocol):
         """Rows that match every filter given, the last updated first."""
         ...
 
+    def streams(self, *, after: str = "", limit: int = 1000) -> Sequence[StreamEnd]:
+        """The streams that have events, in the order of their ids, at most ``limit`` of those
+        after ``after``; also those without a row."""
+        ...
+
+    def restore(self, row: SessionRow) -> bool:
+        """Put a row that was made from the stream beside it, in place of any other, if the stream
+        ends at ``row.version``; whether it does. A deleted session stays deleted."""
+        ...
+
     def delete(self, session_id: str, *, expected_version: int | None = None) -> int:
         """Delete the stream and its row and leave a tombstone, so that no late writer revives the
         id. Returns how many events went; 0 for an unknown session.
@@ -153,6 +171,11 @@ class EventStore(Protocol):
         Raises ``WrongExpectedVersion``, and changes nothing, where the stream is not at
         ``expected_version``.
         """
+        ...
+
+    @property
+    def read_models(self) -> ReadModelTables:
+        """The tables of read models, kept beside the streams."""
         ...
 
     def next_generation(self) -> int:

@@ -70,7 +70,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         UNIQUE (name, live))""",
         """CREATE TABLE read_model_rows (
         generation INTEGER NOT NULL,
-        key TEXT NOT NULL,
+        key BLOB NOT NULL,
         row BLOB NOT NULL,
         PRIMARY KEY (generation, key)) WITHOUT ROWID""",
         "PRAGMA user_version = 3",

@@ -18,10 +18,13 @@ from .connections import Synchronous
 from .datastore import SessionDatastore
 from .faults import closed
 from .pages import read_log, read_stream
-from .port import Append, Appended, SessionRow
+from .port import Append, Appended, SessionRow, StreamEnd
+from .read_models import ReadModelTables
 from .recorder import SessionRecorder
 from .replaying import replay_stream
+from .restoring import list_streams, restore
 from .rows import bury, draw_generation, find_session, list_sessions
+from .sqlite_tables import SQLiteTables
 from .subscription import LogSubscription
 from .validity import check_append
 
@@ -54,6 +57,10 @@ class SQLiteStore:
     @property
     def durable(self) -> bool:
         return self._path is not None
+
+    @property
+    def read_models(self) -> ReadModelTables:
+        return SQLiteTables(self._opened)
 
     @property
     def recorder(self) -> SessionRecorder:
@@ -109,6 +116,14 @@ class SQLiteStore:
         wanted = {"status": status, "agent": agent, "tenant": tenant, "parent": forked_from}
         with self._opened().reading() as cursor:
             return list_sessions(cursor, wanted, limit)
+
+    def streams(self, *, after: str = "", limit: int = 1000) -> Sequence[StreamEnd]:
+        with self._opened().reading() as cursor:
+            return list_streams(cursor, after, limit)
+
+    def restore(self, row: SessionRow) -> bool:
+        check_session_id(row.session_id)
+        return self._opened().writes.write(partial(restore, row=row))
 
     def delete(self, session_id: str, *, expected_version: int | None = None) -> int:
         check_session_id(session_id)
