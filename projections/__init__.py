@@ -6,6 +6,7 @@ nothing else. This layer imports ``events`` only.
 
 from .checkpoint import Checkpoint, checkpoints
 from .phases import TRANSITIONS, Phase, check_transition
+from .read_model import MemoryRows, ReadModel, Rows, project
 from .session import evolve, fold
 from .state import (
     INITIAL,
@@ -27,6 +28,7 @@ from .state import (
 )
 from .transcript import Transcript, check_transcript
 from .usage import SessionUsage, evolve_usage, fold_usage
+from .usage_by_day import DiscardedUsage, ModelUsage, ToolUsage, UsageByDay
 
 __all__ = [
     "INITIAL",
@@ -34,22 +36,29 @@ __all__ = [
     "Approved",
     "Checkpoint",
     "Decided",
+    "DiscardedUsage",
     "EndedTurn",
     "Gated",
     "Halt",
     "InDoubt",
     "KeyedInput",
+    "MemoryRows",
+    "ModelUsage",
     "OpenCall",
     "OpenTurn",
     "Phase",
     "QueuedInput",
+    "ReadModel",
     "Requested",
+    "Rows",
     "Running",
     "SessionState",
     "SessionUsage",
     "Settled",
     "Stage",
+    "ToolUsage",
     "Transcript",
+    "UsageByDay",
     "check_transcript",
     "check_transition",
     "checkpoints",
@@ -57,4 +66,5 @@ __all__ = [
     "evolve_usage",
     "fold",
     "fold_usage",
+    "project",
 ]
