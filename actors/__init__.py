@@ -16,6 +16,8 @@ from .models import (
     TextDelta,
     ToolCallDelta,
 )
+from .projecting import Projector
+from .restoring import Restored, restore_rows
 from .results import (
     ApprovalShown,
     ErrorShown,
@@ -50,9 +52,11 @@ __all__ = [
     "ModelRequest",
     "ModelTurnShown",
     "Pending",
+    "Projector",
     "ReasoningDelta",
     "ReasoningEmitted",
     "Reply",
+    "Restored",
     "Session",
     "StreamItem",
     "TextDelta",
@@ -69,6 +73,7 @@ __all__ = [
     "TurnStream",
     "View",
     "import_transcript",
+    "restore_rows",
     "tool",
     "transcript_events",
 ]

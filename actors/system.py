@@ -9,7 +9,8 @@ from contextlib import closing
 from datetime import UTC, datetime
 from secrets import token_hex
 from types import TracebackType
-from typing import Any, get_args
+from typing import Any, TypeVar, get_args
+from weakref import WeakSet
 
 from ..events.approvals import Approval, oldest_first, session_of
 from ..events.codec import CODEC
@@ -18,7 +19,7 @@ from ..events.errors import InvalidAgent, InvalidSessionId
 from ..events.identifiers import check_session_id
 from ..events.messages import Policy
 from ..events.session import AnyEvent, Status
-from ..projections import OpenTurn, fold
+from ..projections import OpenTurn, ReadModel, fold
 from ..projections.usage import fold_usage
 from ..stores import EventStore, SessionRow, Subscription, open_store
 from .agent import Agent
@@ -27,11 +28,14 @@ from .commands import Command, LateCommand, LookAtTheClock, OnDrift
 from .effects import Place
 from .handles import Session, View, as_text, check_policy
 from .letters import Asked, Asker
+from .projecting import Projector
 from .ready import ReadyAgent
 from .recording import Known, read_on
 from .runtime import Runtime
 from .turns import Turn
 from .waiting import Promise
+
+R = TypeVar("R")
 
 log: logging.Logger = logging.getLogger("turnstream")
 
@@ -72,6 +76,7 @@ class ActorSystem:
         self._default_agent = next(iter(named))
         self._owns_store = isinstance(store, str)
         self._store = open_store(store) if isinstance(store, str) else store
+        self._projectors = WeakSet[Projector[Any]]()
         keep = self._store.durable if on_failure is None else on_failure == "keep"
         self._runtime = Runtime(
             {
@@ -189,10 +194,19 @@ class ActorSystem:
         """All events with positions above ``after``, then those that come; close it to end."""
         return EventSubscription(self._store.subscribe(after=after))
 
+    def read_model(self, model: ReadModel[R]) -> Projector[R]:
+        """What keeps a read model in this system's store: read its rows, ``catch_up`` or
+        ``follow``. It is closed with the system."""
+        projector = Projector(self._store, model)
+        self._projectors.add(projector)
+        return projector
+
     def close(self, timeout: float = 10.0) -> bool:
         """Stop accepting, let steps under way be recorded for at most ``timeout`` seconds,
         interrupt the rest. What was interrupted can be resumed. True if nothing was."""
         clean = self._runtime.close(timeout)
+        for projector in list(self._projectors):
+            projector.close()
         if self._owns_store:
             self._store.close()
         return clean

@@ -47,6 +47,7 @@ from turnstream import (
 from turnstream.actors import ErrorShown, TextEmitted, ToolEnded, TurnDone
 from turnstream.actors.testing import RecordedModel, ScriptedModel, call, crash_points
 from turnstream.events import InputQueued, WrongExpectedVersion
+from turnstream.projections import ModelUsage, UsageByDay
 from turnstream.stores import open_store
 
 assert_type(turnstream.__version__, str)
@@ -190,6 +191,17 @@ def importing() -> int:
     store = open_store("sqlite:///imported.db")
     chat = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello"}]
     return import_transcript(chat, store, "imported-1", agent="support")
+
+
+def kept(system: ActorSystem) -> None:
+    usage = system.read_model(UsageByDay())
+    assert_type(usage.catch_up(print), int)
+    with usage.follow() as following:
+        assert_type(following.wait(7, timeout=1.0), bool)
+    for key, row in usage.rows("model/"):
+        assert_type(key, str)
+        if isinstance(row, ModelUsage):
+            assert_type(row.usage, Usage)
 
 
 # Async callers: the same names.
