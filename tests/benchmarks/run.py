@@ -26,6 +26,7 @@ BENCHMARKS: Mapping[str, str] = {
     "idle": "crowds:idle_sessions",
     "waiting": "crowds:waiting_sessions",
     "rebuild": "rebuilding:rebuild",
+    "read-models": "projecting:rebuild_read_models",
     "first-call": "rebuilding:first_call",
 }
 
