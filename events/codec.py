@@ -41,6 +41,14 @@ _UNREADABLE = (
     AttributeError,
     RecursionError,
 )
+_NOT_AS_IT_IS = (
+    UnicodeEncodeError,
+    OverflowError,
+    TypeError,
+    AttributeError,
+    RecursionError,
+    MsgspecError,
+)
 
 
 class _Shape(NamedTuple):
@@ -99,7 +107,7 @@ class Codec:
                 payload = b"{" + self._write(event)[self._tag_end[kind] :]
                 self._read[topic](payload)
                 return EncodedEvent(topic, payload)
-        except (UnicodeEncodeError, OverflowError, TypeError, RecursionError, MsgspecError):
+        except _NOT_AS_IT_IS:
             pass
         return EncodedEvent(topic, _with_tags(self._shapes[topic], event))
 
