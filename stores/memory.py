@@ -37,10 +37,10 @@ class MemoryStore:
     def append(self, append: Append) -> Appended:
         check_append(append)
         with self._opened():
+            prefix = self._prefix(append.copied)
             stream = self._streams.get(append.session_id, [])
             if append.session_id in self._tombstones:
                 raise SessionDeleted(append.session_id)
-            prefix = self._prefix(append.copied)
             if len(stream) != (0 if append.copied else append.expected_version):
                 return _written_before(append, stream)
             records = self._records(append, prefix)
