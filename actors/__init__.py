@@ -6,7 +6,8 @@ happens next is decided by pure functions (``decider``); everything else here ca
 
 from .agent import Agent
 from .choosing import AgentContext
-from .handles import Pending, Session, View
+from .forking import Lineage
+from .handles import Session
 from .importing import import_transcript, transcript_events
 from .models import (
     Delta,
@@ -16,6 +17,7 @@ from .models import (
     TextDelta,
     ToolCallDelta,
 )
+from .patching import Patch, ToolResultPatch
 from .results import (
     ApprovalShown,
     ErrorShown,
@@ -46,10 +48,11 @@ __all__ = [
     "EventSubscription",
     "InputJoined",
     "InputShown",
+    "Lineage",
     "Model",
     "ModelRequest",
     "ModelTurnShown",
-    "Pending",
+    "Patch",
     "ReasoningDelta",
     "ReasoningEmitted",
     "Reply",
@@ -62,12 +65,12 @@ __all__ = [
     "ToolCallDelta",
     "ToolContext",
     "ToolEnded",
+    "ToolResultPatch",
     "Turn",
     "TurnBegan",
     "TurnDone",
     "TurnResult",
     "TurnStream",
-    "View",
     "import_transcript",
     "tool",
     "transcript_events",

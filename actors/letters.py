@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from msgspec import Struct
 
@@ -13,8 +13,8 @@ from .commands import Command, LateCommand
 from .turns import Turn
 from .waiting import Promise
 
-Asker: TypeAlias = Turn | Promise[bool]
-"""Whom a command is answered to: the handle of a turn, or who wants to know whether it was done."""
+Asker: TypeAlias = Turn | Promise[Any]
+"""Whom a command is answered to: the handle of a turn, or who wants to know what was done."""
 
 
 class Asked(Struct, frozen=True):

@@ -12,7 +12,7 @@ from ..events.approvals import session_of
 from ..events.chain import digest
 from ..events.codec import CODEC
 from ..events.errors import InvalidSessionId, WrongExpectedVersion
-from ..events.session import AgentConfigured, Budget, Owner, SessionEvent
+from ..events.session import AgentConfigured, Budget, ForkOrigin, Owner, SessionEvent
 from ..projections import INITIAL, SessionState, fold
 from ..stores import EventStore
 from ..stores.port import Append, RowChange
@@ -41,9 +41,14 @@ def read_on(store: EventStore, session_id: str, known: Known) -> Known:
 
 
 def append_after(
-    known: Known, session_id: str, events: Sequence[SessionEvent], state: SessionState
+    known: Known,
+    session_id: str,
+    events: Sequence[SessionEvent],
+    state: SessionState,
+    copied: ForkOrigin | None = None,
 ) -> tuple[Append, Known]:
-    """The append of events that lead to ``state``, and what is known once it is done."""
+    """The append of events that lead to ``state``, and what is known once it is done. With
+    ``copied``, what is known is the origin's, and comes along."""
     encoded, prev = CODEC.chained(events, known.version, known.prev)
     row = RowChange(
         state.status,
@@ -53,7 +58,7 @@ def append_after(
         state.approvals(session_id),
         prev,
     )
-    append = Append(session_id, known.version, encoded, row)
+    append = Append(session_id, known.version, encoded, row, copied)
     return append, Known(state, known.version + len(encoded), prev)
 
 

@@ -125,8 +125,8 @@ class SessionActor(PooledActor):
         if self._draining is not None:
             asked.asker.fail(SystemClosed("the system is closing", session_id=self._id))
             return
-        command = asked.command() if callable(asked.command) else asked.command
         try:
+            command = asked.command() if callable(asked.command) else asked.command
             self._load(asked)
             self._check_room(command)
             self._decide(_Attempt(command, asked.asker, self._silences(command)))

@@ -15,6 +15,8 @@
     │   └── CorruptEvent          a stored event can't be read, or the chain is broken
     ├── SessionError
     │   ├── SessionNotFound       no such session
+    │   ├── SessionExists         the id is taken
+    │   ├── CheckpointNotFound    the session was never at this step, version or time
     │   ├── UnknownAgent          the session's agent is not among the system's
     │   ├── NothingUnfinished     there is no turn to go on with
     │   ├── SessionReadOnly       the stream holds events this version does not know
@@ -170,6 +172,21 @@ class SessionNotFound(SessionError):
     """No session has this id."""
 
     code = "session-not-found"
+
+
+class SessionExists(SessionError):
+    """A session with this id exists already."""
+
+    code = "session-exists"
+
+    def __init__(self, session_id: str) -> None:
+        super().__init__(f"session {session_id!r} exists: choose another id", session_id=session_id)
+
+
+class CheckpointNotFound(SessionError):
+    """The session was never at this step, version or time."""
+
+    code = "checkpoint-not-found"
 
 
 class UnknownAgent(SessionError):

@@ -256,10 +256,12 @@ class ForkPatched(Event, frozen=True, tag="fork_patched"):
 
 
 class SessionRewound(Event, frozen=True, tag="session_rewound"):
-    """The conversation goes on from an earlier point: the first ``keep_entries`` messages."""
+    """The conversation goes on from an earlier point: the first ``keep_entries`` messages it had
+    before the last ``undoes`` changes that were no growth (turns dropped, rewinds and the like)."""
 
     keep_entries: int
     by: str = ""
+    undoes: int = 0
 
 
 class ToolResultsTrimmed(Event, frozen=True, tag="tool_results_trimmed"):

@@ -4,13 +4,15 @@ Nothing here knows a store, a thread or a clock: a projection is a function of t
 nothing else. This layer imports ``events`` only.
 """
 
-from .checkpoint import Checkpoint, checkpoints
+from .checkpoint import Checkpoint, Step, checkpoints, last_settled, steps
+from .growing import Growing
 from .phases import TRANSITIONS, Phase, check_transition
 from .session import evolve, fold
 from .state import (
     INITIAL,
     Approved,
     Decided,
+    Edit,
     EndedTurn,
     Gated,
     Halt,
@@ -27,6 +29,7 @@ from .state import (
 )
 from .transcript import Transcript, check_transcript
 from .usage import SessionUsage, evolve_usage, fold_usage
+from .view import Pending, View
 
 __all__ = [
     "INITIAL",
@@ -34,13 +37,16 @@ __all__ = [
     "Approved",
     "Checkpoint",
     "Decided",
+    "Edit",
     "EndedTurn",
     "Gated",
+    "Growing",
     "Halt",
     "InDoubt",
     "KeyedInput",
     "OpenCall",
     "OpenTurn",
+    "Pending",
     "Phase",
     "QueuedInput",
     "Requested",
@@ -49,7 +55,9 @@ __all__ = [
     "SessionUsage",
     "Settled",
     "Stage",
+    "Step",
     "Transcript",
+    "View",
     "check_transcript",
     "check_transition",
     "checkpoints",
@@ -57,4 +65,6 @@ __all__ = [
     "evolve_usage",
     "fold",
     "fold_usage",
+    "last_settled",
+    "steps",
 ]

@@ -237,6 +237,7 @@ EVENTS: dict[str, SessionEvent] = {
         changed=("messages",),
     ),
     "session_rewound": SessionRewound(at=AT, prev=PREV, keep_entries=4, by="ada"),
+    "session_rewound.undoing": SessionRewound(at=AT, prev=PREV, keep_entries=4, by="ada", undoes=2),
     "tool_results_trimmed": ToolResultsTrimmed(
         at=AT, prev=PREV, keep_chars=400, keep_turns=1, by="ada"
     ),
