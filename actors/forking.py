@@ -9,8 +9,8 @@ from secrets import token_hex
 
 from msgspec import Struct
 
-from ..events.chain import digest
 from ..events.errors import (
+    CheckpointNotFound,
     InvalidSessionId,
     SessionDeleted,
     SessionExists,
@@ -21,11 +21,12 @@ from ..events.errors import (
 )
 from ..events.identifiers import check_session_id
 from ..events.session import ForkOrigin
-from ..projections import fold, last_settled
+from ..projections import Folded, last_settled
 from ..stores import EventStore, SessionRow
 from .patching import NO_PATCH, Patch, beginning
 from .recording import Known, append_after
-from .viewing import Point, stream, version_at
+from .snapshotting import read_fold
+from .viewing import AtVersion, Point, stream, version_at
 
 
 def fork(
@@ -42,15 +43,10 @@ def fork(
     ``<id>.fork-<n>``, the first that is free. Raises ``SessionNotFound``, ``CheckpointNotFound``,
     ``SessionExists``, ``InvalidSessionId``, and what ``beginning`` raises.
     """
-    events = stream(store, session_id)
-    if not events:
-        raise _no_session(session_id)
-    version = last_settled(events) if at is None else version_at(session_id, events, at)
-    state = fold(events[:version])
-    (last,) = store.read(session_id, after=version - 1, upto=version)
-    known = Known(state, version, digest(last.topic, version, last.payload))
-    origin, now = ForkOrigin(session_id, version), datetime.now(UTC)
-    added, begun = beginning(state, origin, patch or NO_PATCH, now, token_hex(8))
+    source = _source(store, session_id, at)
+    known = Known(source.state, source.version, source.prev)
+    origin, now = ForkOrigin(session_id, source.version), datetime.now(UTC)
+    added, begun = beginning(source.state, origin, patch or NO_PATCH, now, token_hex(8))
     for target in [check_session_id(name)] if name is not None else _names(store, session_id):
         append, _ = append_after(known, target, added, begun, origin)
         try:
@@ -63,6 +59,27 @@ def fork(
         else:
             return target
     raise AssertionError("there is always another name")
+
+
+def _source(store: EventStore, session_id: str, at: Point | None) -> Folded:
+    """What the source is at the point."""
+    match at:
+        case AtVersion(version=version) if version > 0:
+            folded = read_fold(store, session_id, version)
+            if folded.version == version:
+                return folded
+    events = stream(store, session_id)
+    if not events:
+        raise _no_session(session_id)
+    if at is not None:
+        return read_fold(store, session_id, version_at(session_id, events, at))
+    if not (settled := last_settled(events)):
+        raise CheckpointNotFound(
+            f"something is unfinished at every version of session {session_id!r}: name a step or "
+            "a version",
+            session_id=session_id,
+        )
+    return read_fold(store, session_id, settled)
 
 
 def lineage(store: EventStore, session_id: str) -> Lineage:

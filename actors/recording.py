@@ -19,24 +19,30 @@ from ..stores.port import Append, RowChange
 from .approving import not_found, take
 from .commands import Resolve, Rules, Stamp
 from .draft import Draft
+from .snapshotting import latest_fold
 
 MAX_CONFLICTS = 20
 
 
 class Known(NamedTuple):
-    """What a stream says up to a version, and the digest of its last event."""
+    """What a stream says up to a version, and the digest of its last event. It was folded from
+    the version ``begun``, where there was a snapshot."""
 
     state: SessionState = INITIAL
     version: int = 0
     prev: str = ""
+    begun: int = 0
 
 
 def read_on(store: EventStore, session_id: str, known: Known) -> Known:
     """What the stream says by now. Raises the store's errors, and ``CorruptEvent``."""
+    if not known.version and (kept := latest_fold(store, session_id)) is not None:
+        known = Known(kept.state, kept.version, kept.prev, kept.version)
     with closing(store.replay(session_id, after=known.version)) as pages:
         for page in pages:
             prev = digest(page.topics[-1], page.version, page.payloads[-1])
-            known = Known(fold(CODEC.replayed(page), known.state), page.version, prev)
+            state = fold(CODEC.replayed(page), known.state)
+            known = Known(state, page.version, prev, known.begun)
     return known
 
 
@@ -59,7 +65,7 @@ def append_after(
         prev,
     )
     append = Append(session_id, known.version, encoded, row, copied)
-    return append, Known(state, known.version + len(encoded), prev)
+    return append, Known(state, known.version + len(encoded), prev, known.begun)
 
 
 def record_decision(store: EventStore, command: Resolve, at: datetime) -> None:

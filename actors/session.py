@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from datetime import UTC, datetime
+from functools import partial
 from threading import get_ident
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -42,6 +43,7 @@ from .mailbox import Envelope
 from .pooled import PooledActor
 from .ready import Cast, ReadyAgent
 from .recording import Known, append_after, read_on
+from .snapshotting import next_due, take_snapshot
 from .waiting import Promise
 
 if TYPE_CHECKING:
@@ -90,6 +92,7 @@ class SessionActor(PooledActor):
         self._known = Known()
         self._loaded = self._adopted = False
         self._alarm: datetime | None = None
+        self._snapshot_due = 0
 
     def on_receive(self, message: Message) -> None:
         try:
@@ -141,6 +144,7 @@ class SessionActor(PooledActor):
             self._read()
             self._loaded = True
             self._set_alarm()
+            self._snapshot_due = next_due(self._known.begun)
         if self._state.agent:
             self._agent = self._state.agent
         else:
@@ -292,9 +296,15 @@ class SessionActor(PooledActor):
                 case ToolCallStarted():
                     self._calls.start_tool(self._ready, self._state, event)
         self._call_model_if_due()
+        self._take_snapshot_if_due()
         self._set_alarm()
         if self._callers.sponsors(self._state):
             self._decide(_Attempt(Resume()))
+
+    def _take_snapshot_if_due(self) -> None:
+        if self._known.version >= self._snapshot_due:
+            self._snapshot_due = next_due(self._known.version)
+            self._runtime.soon(partial(take_snapshot, self._runtime.store, self._id))
 
     def _call_model_if_due(self) -> None:
         if self._state.phase is Phase.MODEL and self._adopted and self._draining is None:

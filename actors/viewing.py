@@ -14,8 +14,10 @@ from ..events.codec import CODEC
 from ..events.errors import CheckpointNotFound, SessionNotFound
 from ..events.session import AnyEvent, UnknownEvent
 from ..projections import Checkpoint, View, checkpoints, fold, fold_usage, steps
+from ..projections.snapshot import Folded
 from ..stores import EventStore
 from .commands import Rewind
+from .snapshotting import read_fold
 
 
 class AtVersion(Struct, frozen=True, gc=False):
@@ -70,10 +72,21 @@ def view(store: EventStore, session_id: str, at: Point | None = None) -> View:
     Raises ``CheckpointNotFound``, and ``SessionNotFound`` where a point is asked for in a session
     that does not exist.
     """
+    match at:
+        case None:
+            return _view(session_id, read_fold(store, session_id))
+        case AtVersion(version=version) if version > 0:
+            folded = read_fold(store, session_id, version)
+            if folded.version == version:
+                return _view(session_id, folded)
     events = stream(store, session_id)
-    version = len(events) if at is None else version_at(session_id, events, at)
+    version = version_at(session_id, events, at)
     known = events[:version]
     return View(session_id, version, fold(known), fold_usage(known))
+
+
+def _view(session_id: str, folded: Folded) -> View:
+    return View(session_id, folded.version, folded.state, folded.usage)
 
 
 def history(store: EventStore, session_id: str, limit: int | None) -> Sequence[Checkpoint]:

@@ -8,6 +8,7 @@ from .checkpoint import Checkpoint, Step, checkpoints, last_settled, steps
 from .growing import Growing
 from .phases import TRANSITIONS, Phase, check_transition
 from .session import evolve, fold
+from .snapshot import FOLD, Folded, dump_snapshot, load_snapshot
 from .state import (
     INITIAL,
     Approved,
@@ -32,6 +33,7 @@ from .usage import SessionUsage, evolve_usage, fold_usage
 from .view import Pending, View
 
 __all__ = [
+    "FOLD",
     "INITIAL",
     "TRANSITIONS",
     "Approved",
@@ -39,6 +41,7 @@ __all__ = [
     "Decided",
     "Edit",
     "EndedTurn",
+    "Folded",
     "Gated",
     "Growing",
     "Halt",
@@ -61,10 +64,12 @@ __all__ = [
     "check_transcript",
     "check_transition",
     "checkpoints",
+    "dump_snapshot",
     "evolve",
     "evolve_usage",
     "fold",
     "fold_usage",
     "last_settled",
+    "load_snapshot",
     "steps",
 ]

@@ -120,7 +120,7 @@ class OpenTurn(Struct, frozen=True, gc=False):
     broken: int = 0
     recoveries: int = 0
     fingerprint: str = ""
-    active: float = 0
+    active: float = 0.0
     clock: datetime | None = None
     calls: tuple[OpenCall, ...] = ()
     tool_calls: int = 0

@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING
 
 from .address import open_store
 from .memory import MemoryStore
-from .port import Append, Appended, EventStore, RowChange, SessionRow, Subscription
+from .port import (
+    Append,
+    Appended,
+    EventStore,
+    RowChange,
+    SessionRow,
+    Snapshot,
+    Snapshots,
+    Subscription,
+)
 
 if TYPE_CHECKING:
     from .sqlite import SQLiteStore
@@ -21,6 +30,8 @@ __all__ = [
     "RowChange",
     "SQLiteStore",
     "SessionRow",
+    "Snapshot",
+    "Snapshots",
     "Subscription",
     "open_store",
 ]

@@ -30,6 +30,7 @@ from ..events.errors import (
 from ..events.session import Status
 from .copying import CopyConformance
 from .port import Append, Appended, RowChange
+from .snapshotting import SnapshotConformance
 from .specimens import (
     ALIKE,
     NO_IDS,
@@ -47,7 +48,7 @@ from .specimens import (
 )
 
 
-class StoreConformance(CopyConformance):
+class StoreConformance(CopyConformance, SnapshotConformance):
     """Hold the store that ``open_store`` opens to the contract of ``EventStore``.
 
     ``durable`` says whether opening with the same ``tmp_path`` again, also while it is open,

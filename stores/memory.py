@@ -14,6 +14,7 @@ from ..events.envelope import Replay, StoredRecord
 from ..events.errors import SessionDeleted, StoreClosed, StoreError, WrongExpectedVersion
 from ..events.identifiers import check_session_id
 from ..events.session import ForkOrigin, Status
+from .memory_snapshots import MemorySnapshots
 from .port import Append, Appended, SessionRow
 from .subscription import Listeners, LogSubscription
 from .validity import check_append
@@ -33,6 +34,7 @@ class MemoryStore:
         self._position = self._generation = 0
         self._closed = False
         self._listeners = Listeners()
+        self.snapshots: MemorySnapshots = MemorySnapshots(self._opened, self._version_of)
 
     def append(self, append: Append) -> Appended:
         check_append(append)
@@ -121,6 +123,7 @@ class MemoryStore:
                 del self._rows[session_id]
                 self._tombstones.add(session_id)
                 self._log = [record for record in self._log if record.session_id != session_id]
+                self.snapshots.drop(session_id)
             return len(stream)
 
     def next_generation(self) -> int:
@@ -136,6 +139,9 @@ class MemoryStore:
         if self._closed:
             raise StoreClosed("the memory store was closed; make a new one")
         return self._lock
+
+    def _version_of(self, session_id: str) -> int:
+        return len(self._streams.get(session_id, ()))
 
     def _page(self, after: int, limit: int) -> Sequence[StoredRecord]:
         return self.read_all(after=after, limit=limit)

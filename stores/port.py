@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
 from datetime import datetime
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from msgspec import Struct
 
@@ -70,6 +70,32 @@ class SessionRow(Struct, frozen=True, gc=False):
     forked_from: ForkOrigin | None = None
 
 
+class Snapshot(NamedTuple):
+    """The fold of a stream up to ``version``, as bytes; ``fold`` tells which code made it."""
+
+    session_id: str
+    version: int
+    fold: int
+    payload: bytes
+
+
+class Snapshots(Protocol):
+    """The snapshots of a store. Its methods raise what those of the store raise."""
+
+    def latest(self, session_id: str, *, fold: int, upto: int | None = None) -> Snapshot | None:
+        """The last snapshot of a stream, or the last at a version up to ``upto``, that this code
+        made; None where there is none."""
+        ...
+
+    def keep(self, snapshot: Snapshot) -> bool:
+        """Keep it in place of those that older code made; false where the stream does not reach
+        so far, or is gone."""
+        ...
+
+    def drop(self, session_id: str) -> None:
+        """Drop all snapshots of a session."""
+
+
 class Subscription(Protocol):
     """The log of all events, read and then followed. Iterating blocks until an event comes and
     ends when the subscription is closed, from whatever thread."""
@@ -94,6 +120,11 @@ class EventStore(Protocol):
     @property
     def durable(self) -> bool:
         """Whether events outlive the process."""
+        ...
+
+    @property
+    def snapshots(self) -> Snapshots:
+        """Folds kept beside the streams, to save time."""
         ...
 
     def append(self, append: Append) -> Appended:

@@ -22,6 +22,7 @@ from .port import Append, Appended, SessionRow
 from .recorder import SessionRecorder
 from .replaying import replay_stream
 from .rows import bury, draw_generation, find_session, list_sessions
+from .snapshots import SQLiteSnapshots
 from .subscription import LogSubscription
 from .validity import check_append
 
@@ -50,6 +51,7 @@ class SQLiteStore:
         self._reopening = Lock()
         self._closed = False
         self._datastore = self._open()
+        self.snapshots: SQLiteSnapshots = SQLiteSnapshots(self._opened)
 
     @property
     def durable(self) -> bool:
