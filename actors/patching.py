@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any, Literal, TypeAlias
 
 from msgspec import UNSET, Struct
+from msgspec.structs import replace
 
 from ..events.errors import InvalidTranscript, SessionReadOnly
 from ..events.messages import AssistantMessage, Message, ToolMessage, UserMessage
@@ -110,7 +111,19 @@ def _messages(state: SessionState, given: Sequence[Message] | Rewrite) -> tuple[
             )
     if not is_conversation(messages, unfinished=state.turn is not None):
         check_transcript(messages)
-    return tuple([plain(each, "messages") for each in messages])
+    return tuple(map(_recordable, messages))
+
+
+def _recordable(message: Message) -> Message:
+    match message:
+        case UserMessage(content=content):
+            return UserMessage(content_of(content))
+        case AssistantMessage(text=text, tool_calls=calls, parts=parts):
+            kept = [replace(call, arguments=plain(call.arguments, "arguments")) for call in calls]
+            opaque = [plain(part, "parts") for part in parts]
+            return AssistantMessage(plain(text), tuple(kept), tuple(opaque))
+        case ToolMessage(content=content):
+            return replace(message, content=content_of(content))
 
 
 def _result(
