@@ -27,6 +27,7 @@ BENCHMARKS: Mapping[str, str] = {
     "waiting": "crowds:waiting_sessions",
     "rebuild": "rebuilding:rebuild",
     "first-call": "rebuilding:first_call",
+    "travel": "travelling:travel",
 }
 
 
