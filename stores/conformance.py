@@ -29,6 +29,7 @@ from ..events.errors import (
 )
 from ..events.session import Status
 from .copying import CopyConformance
+from .keeping import KeepingConformance
 from .port import Append, Appended, RowChange
 from .specimens import (
     ALIKE,
@@ -47,7 +48,7 @@ from .specimens import (
 )
 
 
-class StoreConformance(CopyConformance):
+class StoreConformance(CopyConformance, KeepingConformance):
     """Hold the store that ``open_store`` opens to the contract of ``EventStore``.
 
     ``durable`` says whether opening with the same ``tmp_path`` again, also while it is open,
