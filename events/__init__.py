@@ -6,9 +6,10 @@ in with the events.
 """
 
 from .approvals import Approval
-from .chain import Fault, digest, verify
+from .chain import Fault, digest, link, verify
 from .codec import CODEC, TOPICS, Codec, topic_of
 from .envelope import EncodedEvent, RecordedEvent, Replay, StoredRecord
+from .erasing import ERASED, erased
 from .errors import (
     ActorError,
     AgentDrifted,
@@ -16,6 +17,7 @@ from .errors import (
     ApprovalNotFound,
     ArgumentsRefused,
     CorruptEvent,
+    ErasureRefused,
     IllegalTransition,
     InputConflict,
     InvalidAgent,
@@ -80,6 +82,7 @@ from .session import (
     ApprovalResolved,
     ApprovalWithdrawn,
     Budget,
+    ContentErased,
     Event,
     ForkOrigin,
     ForkPatched,
@@ -111,6 +114,7 @@ from .values import MAX_DEPTH, plain
 
 __all__ = [
     "CODEC",
+    "ERASED",
     "MAX_DEPTH",
     "TOPICS",
     "UPCASTERS",
@@ -131,8 +135,10 @@ __all__ = [
     "Budget",
     "Codec",
     "Content",
+    "ContentErased",
     "CorruptEvent",
     "EncodedEvent",
+    "ErasureRefused",
     "Event",
     "Fault",
     "FilePart",
@@ -214,6 +220,8 @@ __all__ = [
     "WrongExpectedVersion",
     "check_session_id",
     "digest",
+    "erased",
+    "link",
     "plain",
     "render",
     "topic_of",

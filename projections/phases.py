@@ -16,6 +16,7 @@ from ..events.session import (
     ApprovalRequested,
     ApprovalResolved,
     ApprovalWithdrawn,
+    ContentErased,
     Event,
     InputApplied,
     InputQueued,
@@ -56,6 +57,7 @@ _ANYWHERE: Mapping[type[Event], Phase | None] = {
     InputWithdrawn: None,
     AgentConfigured: None,
     StateChanged: None,
+    ContentErased: None,
 }
 _DECISIONS: tuple[type[Event], ...] = (ApprovalResolved, ApprovalWithdrawn)
 

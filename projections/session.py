@@ -27,6 +27,7 @@ from ..events.session import (
     ApprovalRequested,
     ApprovalResolved,
     ApprovalWithdrawn,
+    ContentErased,
     Event,
     InputApplied,
     InputQueued,
@@ -252,6 +253,11 @@ _on(ApprovalWithdrawn)(deciding.withdrawn)
 
 @_on(AgentDriftDetected)
 def _drifted(folding: Folding, event: AgentDriftDetected) -> None:
+    pass
+
+
+@_on(ContentErased)
+def _erased(folding: Folding, event: ContentErased) -> None:
     pass
 
 
