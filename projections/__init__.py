@@ -4,6 +4,7 @@ Nothing here knows a store, a thread or a clock: a projection is a function of t
 nothing else. This layer imports ``events`` only.
 """
 
+from .auditing import Audit, Breach
 from .checkpoint import Checkpoint, checkpoints
 from .phases import TRANSITIONS, Phase, check_transition
 from .session import evolve, fold
@@ -32,6 +33,8 @@ __all__ = [
     "INITIAL",
     "TRANSITIONS",
     "Approved",
+    "Audit",
+    "Breach",
     "Checkpoint",
     "Decided",
     "EndedTurn",
