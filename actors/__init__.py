@@ -5,6 +5,7 @@ happens next is decided by pure functions (``decider``); everything else here ca
 """
 
 from .agent import Agent
+from .auditing import Audited, Finding, audit_session, audit_store
 from .choosing import AgentContext
 from .handles import Pending, Session, View
 from .importing import import_transcript, transcript_events
@@ -31,6 +32,7 @@ from .results import (
     TurnDone,
     TurnResult,
 )
+from .retention import Pruned, prune
 from .system import ActorSystem, EventSubscription
 from .tools import NOT_DONE, Tool, ToolContext, tool
 from .turns import Reply, Turn, TurnStream
@@ -41,15 +43,18 @@ __all__ = [
     "Agent",
     "AgentContext",
     "ApprovalShown",
+    "Audited",
     "Delta",
     "ErrorShown",
     "EventSubscription",
+    "Finding",
     "InputJoined",
     "InputShown",
     "Model",
     "ModelRequest",
     "ModelTurnShown",
     "Pending",
+    "Pruned",
     "ReasoningDelta",
     "ReasoningEmitted",
     "Reply",
@@ -68,7 +73,10 @@ __all__ = [
     "TurnResult",
     "TurnStream",
     "View",
+    "audit_session",
+    "audit_store",
     "import_transcript",
+    "prune",
     "tool",
     "transcript_events",
 ]

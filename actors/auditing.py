@@ -150,7 +150,7 @@ def _looked(store: EventStore, session_id: str, row: SessionRow | None, unreadab
 
 def _against_the_rules(walk: Walk) -> Iterator[tuple[Kind, int, str]]:
     if walk.corrupt is not None:
-        yield ("unreadable", *walk.corrupt)
+        yield "unreadable", walk.corrupt.version, walk.corrupt.reason
     elif walk.audit.breach is not None:
         yield walk.audit.breach
 

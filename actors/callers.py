@@ -81,7 +81,9 @@ class Callers:
         """Where the open turn's items are shown."""
         return self._joined[0].feed if self._joined else None
 
-    def answer(self, decision: Decision, command: Command, asker: Turn | Promise[bool]) -> None:
+    def answer(
+        self, decision: Decision, command: Command, asker: Turn | Promise[bool] | Promise[int]
+    ) -> None:
         """Answer a request whose events, if there are any, are durable."""
         if isinstance(asker, Promise):
             asker.resolve(any(isinstance(each, _DONE) for each in decision.events))

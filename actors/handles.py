@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard, get_args
 
@@ -28,6 +28,7 @@ from ..projections.usage import SessionUsage
 from .commands import Command, Continue, Discard, LateCommand, Resolve, Resume, Submit
 from .effects import Place, current_session
 from .inputs import content_of
+from .removing import Delete, Erase
 from .turns import Reply, Turn
 from .waiting import Promise
 
@@ -195,6 +196,30 @@ class Session:
         Returns at once; the answer, once it is durable, says whether there was one."""
         promise: Promise[bool] = Promise(self.id)
         self._system.tell(self, Discard(), promise)
+        return Reply(promise)
+
+    def delete(self) -> Reply[bool]:
+        """Delete the session: its events, its row, its open questions. Its id is not used again;
+        its forks are sessions of their own, and stay.
+
+        Returns at once; the answer says whether there was one. What runs is cancelled, and whoever
+        waits for it gets ``SessionDeleted``, also in another process, when that writes next.
+        """
+        promise: Promise[bool] = Promise(self.id)
+        self._system.tell(self, Delete(), promise)
+        return Reply(promise)
+
+    def erase(self, versions: Iterable[int], *, reason: str = "", by: str = "") -> Reply[int]:
+        """Erase the content of the events at these versions: what was said or returned goes, its
+        place, its digest, and who calls whom stay, so the chain still verifies.
+
+        Returns at once; the answer is of how many events content was erased. Those that have none
+        do not count. Its forks have copies of their own. ``ErasureRefused`` where a version does
+        not exist or its content is still to be used, ``SessionNotFound``.
+        """
+        erase = Erase(tuple(versions), as_text(reason, "reason"), as_text(by, "by"))
+        promise: Promise[int] = Promise(self.id)
+        self._system.tell(self, erase, promise)
         return Reply(promise)
 
     def tell(self, command: LateCommand, reply: Promise[bool]) -> None:

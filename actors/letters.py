@@ -10,17 +10,19 @@ from ..events.errors import StoreError
 from ..stores.port import Appended
 from .calls import Call
 from .commands import Command, LateCommand
+from .removing import Removal
 from .turns import Turn
 from .waiting import Promise
 
-Asker: TypeAlias = Turn | Promise[bool]
-"""Whom a command is answered to: the handle of a turn, or who wants to know whether it was done."""
+Asker: TypeAlias = Turn | Promise[bool] | Promise[int]
+"""Whom a command is answered to: the handle of a turn, or who wants to know whether it was done,
+or to how many events."""
 
 
 class Asked(Struct, frozen=True):
     """A caller's request. ``agent`` and ``tenant`` count where the session does not exist yet."""
 
-    command: Command | LateCommand
+    command: Command | LateCommand | Removal
     asker: Asker
     agent: str
     tenant: str = ""
