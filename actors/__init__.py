@@ -5,6 +5,7 @@ happens next is decided by pure functions (``decider``); everything else here ca
 """
 
 from .agent import Agent
+from .auditing import Audited, Finding, audit_session, audit_store
 from .choosing import AgentContext
 from .forking import Lineage
 from .handles import Session
@@ -33,6 +34,7 @@ from .results import (
     TurnDone,
     TurnResult,
 )
+from .retention import Pruned, prune
 from .system import ActorSystem, EventSubscription
 from .tools import NOT_DONE, Tool, ToolContext, tool
 from .turns import Reply, Turn, TurnStream
@@ -43,9 +45,11 @@ __all__ = [
     "Agent",
     "AgentContext",
     "ApprovalShown",
+    "Audited",
     "Delta",
     "ErrorShown",
     "EventSubscription",
+    "Finding",
     "InputJoined",
     "InputShown",
     "Lineage",
@@ -53,6 +57,7 @@ __all__ = [
     "ModelRequest",
     "ModelTurnShown",
     "Patch",
+    "Pruned",
     "ReasoningDelta",
     "ReasoningEmitted",
     "Reply",
@@ -71,7 +76,10 @@ __all__ = [
     "TurnDone",
     "TurnResult",
     "TurnStream",
+    "audit_session",
+    "audit_store",
     "import_transcript",
+    "prune",
     "tool",
     "transcript_events",
 ]

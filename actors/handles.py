@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard, get_args
 
@@ -33,6 +33,7 @@ from .effects import Place, current_session
 from .inputs import content_of
 from .patching import Patch
 from .reading import SessionReading
+from .removing import Delete, Erase, Removal
 from .turns import Reply, Turn
 from .viewing import point
 from .waiting import Promise
@@ -146,6 +147,26 @@ class Session(SessionReading):
         Returns at once; the answer, once it is durable, says whether there was one."""
         return self._told(Discard())
 
+    def delete(self) -> Reply[bool]:
+        """Delete the session: its events, its row, its open questions. Its id is not used again;
+        its forks are sessions of their own, and stay.
+
+        Returns at once; the answer says whether there was one. What runs is cancelled, and whoever
+        waits for it gets ``SessionDeleted``, also in another process, when that writes next.
+        """
+        return self._told(Delete())
+
+    def erase(self, versions: Iterable[int], *, reason: str = "", by: str = "") -> Reply[int]:
+        """Erase the content of the events at these versions: what was said or returned goes, its
+        place, its digest, and who calls whom stay, so the chain still verifies.
+
+        Returns at once; the answer is of how many events content was erased. Those that have none
+        do not count. Its forks have copies of their own. ``ErasureRefused`` where a version does
+        not exist or its content is still to be used, ``SessionNotFound``.
+        """
+        erase = Erase(tuple(versions), as_text(reason, "reason"), as_text(by, "by"))
+        return self._told(erase)
+
     def tell(self, command: LateCommand, reply: Promise[bool]) -> None:
         """Say something about a turn that was asked for. For handles."""
         self._system.tell(self, command, reply)
@@ -227,7 +248,7 @@ class Session(SessionReading):
         self._system.tell(self, command, turn)
         return turn
 
-    def _told(self, command: Command | LateCommand) -> Reply[Any]:
+    def _told(self, command: Command | LateCommand | Removal) -> Reply[Any]:
         promise: Promise[Any] = Promise(self.id)
         self._system.tell(self, command, promise)
         return Reply(promise)

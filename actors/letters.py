@@ -10,6 +10,7 @@ from ..events.errors import StoreError
 from ..stores.port import Appended
 from .calls import Call
 from .commands import Command, LateCommand
+from .removing import Removal
 from .turns import Turn
 from .waiting import Promise
 
@@ -20,7 +21,7 @@ Asker: TypeAlias = Turn | Promise[Any]
 class Asked(Struct, frozen=True):
     """A caller's request. ``agent`` and ``tenant`` count where the session does not exist yet."""
 
-    command: Command | LateCommand
+    command: Command | LateCommand | Removal
     asker: Asker
     agent: str
     tenant: str = ""

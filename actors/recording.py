@@ -9,10 +9,17 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 from ..events.approvals import session_of
-from ..events.chain import digest
+from ..events.chain import link
 from ..events.codec import CODEC
 from ..events.errors import InvalidSessionId, WrongExpectedVersion
-from ..events.session import AgentConfigured, Budget, ForkOrigin, Owner, SessionEvent
+from ..events.session import (
+    AgentConfigured,
+    Budget,
+    ContentErased,
+    ForkOrigin,
+    Owner,
+    SessionEvent,
+)
 from ..projections import INITIAL, SessionState, fold
 from ..stores import EventStore
 from ..stores.port import Append, RowChange
@@ -35,15 +42,19 @@ class Known(NamedTuple):
 
 
 def read_on(store: EventStore, session_id: str, known: Known) -> Known:
-    """What the stream says by now. Raises the store's errors, and ``CorruptEvent``."""
+    """What the stream says by now. Raises the store's errors, and ``CorruptEvent``.
+
+    Where content was erased since, that is in the state no more: the stream is read anew."""
     if not known.version and (kept := latest_fold(store, session_id)) is not None:
         known = Known(kept.state, kept.version, kept.prev, kept.version)
-    with closing(store.replay(session_id, after=known.version)) as pages:
+    held, erased = known.version, False
+    with closing(store.replay(session_id, after=held)) as pages:
         for page in pages:
-            prev = digest(page.topics[-1], page.version, page.payloads[-1])
-            state = fold(CODEC.replayed(page), known.state)
-            known = Known(state, page.version, prev, known.begun)
-    return known
+            events = CODEC.replayed(page)
+            erased = erased or any(isinstance(each, ContentErased) for each in events)
+            prev = link(page.topics[-1], page.version, page.payloads[-1])
+            known = Known(fold(events, known.state), page.version, prev, known.begun)
+    return read_on(store, session_id, Known()) if held and erased else known
 
 
 def append_after(

@@ -43,6 +43,7 @@ from .mailbox import Envelope
 from .pooled import PooledActor
 from .ready import Cast, ReadyAgent
 from .recording import Known, append_after, read_on
+from .removing import Delete, Erase, Removal, remove
 from .snapshotting import next_due, take_snapshot
 from .waiting import Promise
 
@@ -130,6 +131,9 @@ class SessionActor(PooledActor):
             return
         try:
             command = asked.command() if callable(asked.command) else asked.command
+            if isinstance(command, (Delete, Erase)):
+                self._remove(command, asked.asker)
+                return
             self._load(asked)
             self._check_room(command)
             self._decide(_Attempt(command, asked.asker, self._silences(command)))
@@ -138,6 +142,16 @@ class SessionActor(PooledActor):
             asked.asker.fail(error)
             if isinstance(error, StoreError):
                 self._break(error)
+
+    def _remove(self, removal: Removal, asker: Asker) -> None:
+        """Take something out of the stream, and tell no model of it from here on."""
+        assert isinstance(asker, Promise)
+        removed = remove(self._runtime.store, self._id, removal)
+        if removed.gone is not None:
+            self._break(removed.gone)
+        elif self._loaded:
+            self._catch_up()
+        asker.resolve(removed.answer)
 
     def _load(self, asked: Asked) -> None:
         if not self._loaded:

@@ -9,9 +9,10 @@ from __future__ import annotations
 import logging
 from contextlib import closing
 
-from ..events.chain import digest
+from ..events.chain import link
 from ..events.codec import CODEC
 from ..events.errors import StoreError
+from ..events.session import ContentErased
 from ..projections import INITIAL, SessionUsage, fold, fold_usage
 from ..projections.snapshot import FOLD, Folded, dump_snapshot, load_snapshot
 from ..stores import EventStore, Snapshot
@@ -34,16 +35,22 @@ def latest_fold(store: EventStore, session_id: str, upto: int | None = None) -> 
 
 def read_fold(store: EventStore, session_id: str, upto: int | None = None) -> Folded:
     """What a stream says, up to a version or by now. Raises as ``read_on``."""
-    folded = latest_fold(store, session_id, upto) or _NOTHING
-    with closing(store.replay(session_id, after=folded.version)) as pages:
+    return _read_on(store, session_id, upto, latest_fold(store, session_id, upto) or _NOTHING)
+
+
+def _read_on(store: EventStore, session_id: str, upto: int | None, folded: Folded) -> Folded:
+    begun = folded.version
+    with closing(store.replay(session_id, after=begun)) as pages:
         for page in pages:
             events = CODEC.replayed(page)
+            if begun and any(isinstance(each, ContentErased) for each in events):
+                return _read_on(store, session_id, upto, _NOTHING)
             if upto is not None and page.version >= upto:
                 events = events[: upto - page.after]
             if events:
                 folded = Folded(
                     page.after + len(events),
-                    digest(
+                    link(
                         page.topics[len(events) - 1],
                         page.after + len(events),
                         page.payloads[len(events) - 1],

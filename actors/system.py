@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from secrets import token_hex
 from types import TracebackType
 from typing import Any, get_args
@@ -29,6 +29,8 @@ from .letters import Asked, Asker
 from .patching import Patch
 from .ready import ReadyAgent
 from .recording import Known, read_on
+from .removing import Removal
+from .retention import Pruned, prune
 from .runtime import Runtime
 from .turns import Turn
 from .viewing import Point, history, rewinding, view
@@ -180,6 +182,15 @@ class ActorSystem:
         )
         return True
 
+    def prune(self, *, older_than: timedelta, dry_run: bool = False) -> Pruned:
+        """Delete the sessions whose last event is older than that, and in which nothing is
+        unfinished: no open turn, no waiting input, no open question. ``dry_run`` only counts.
+
+        Blocks until it is done; each session is deleted by itself. ``compact`` of the store gives
+        the space back.
+        """
+        return prune(self._store, datetime.now(UTC) - older_than, dry_run=dry_run)
+
     def events(self, after: int = 0) -> Iterator[RecordedEvent]:
         """All events with positions above ``after``, in order, as far as they are there now."""
         while records := self._store.read_all(after=after):
@@ -220,7 +231,9 @@ class ActorSystem:
     ) -> None:
         await asyncio.to_thread(self.close)
 
-    def tell(self, session: Session, command: Command | LateCommand, asker: Asker) -> None:
+    def tell(
+        self, session: Session, command: Command | LateCommand | Removal, asker: Asker
+    ) -> None:
         """Hand a command to a session's actor. For handles."""
         self._runtime.tell(session.id, Asked(command, asker, session.agent, session.tenant))
 

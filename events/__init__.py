@@ -6,9 +6,10 @@ in with the events.
 """
 
 from .approvals import Approval
-from .chain import Fault, digest, verify
+from .chain import Fault, digest, link, verify
 from .codec import CODEC, TOPICS, Codec, topic_of
 from .envelope import EncodedEvent, RecordedEvent, Replay, StoredRecord
+from .erasing import ERASED, erased
 from .errors import (
     ActorError,
     AgentDrifted,
@@ -17,6 +18,7 @@ from .errors import (
     ArgumentsRefused,
     CheckpointNotFound,
     CorruptEvent,
+    ErasureRefused,
     IllegalTransition,
     InputConflict,
     InvalidAgent,
@@ -82,6 +84,7 @@ from .session import (
     ApprovalResolved,
     ApprovalWithdrawn,
     Budget,
+    ContentErased,
     Event,
     ForkOrigin,
     ForkPatched,
@@ -113,6 +116,7 @@ from .values import MAX_DEPTH, plain
 
 __all__ = [
     "CODEC",
+    "ERASED",
     "MAX_DEPTH",
     "TOPICS",
     "UPCASTERS",
@@ -134,8 +138,10 @@ __all__ = [
     "CheckpointNotFound",
     "Codec",
     "Content",
+    "ContentErased",
     "CorruptEvent",
     "EncodedEvent",
+    "ErasureRefused",
     "Event",
     "Fault",
     "FilePart",
@@ -218,6 +224,8 @@ __all__ = [
     "WrongExpectedVersion",
     "check_session_id",
     "digest",
+    "erased",
+    "link",
     "plain",
     "render",
     "topic_of",

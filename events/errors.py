@@ -26,6 +26,7 @@
     │   ├── ArgumentsRefused      edited arguments do not fit the tool
     │   ├── AgentDrifted          the agent is not what began the turn
     │   ├── SessionCrashed        its actor failed; the stream is as it was
+    │   ├── ErasureRefused        the content can't be erased now
     │   ├── IllegalTransition     the event can't happen in this state
     │   └── InputConflict         a key was used before, with another input
     ├── TurnError
@@ -270,6 +271,12 @@ class SessionCrashed(SessionError):
     """The session's actor failed. Its stream is as it was; resume goes on from there."""
 
     code = "session-crashed"
+
+
+class ErasureRefused(SessionError):
+    """The content can't be erased, or not yet. Nothing was changed."""
+
+    code = "erasure-refused"
 
 
 class IllegalTransition(SessionError):

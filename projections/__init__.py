@@ -4,6 +4,7 @@ Nothing here knows a store, a thread or a clock: a projection is a function of t
 nothing else. This layer imports ``events`` only.
 """
 
+from .auditing import Audit, Breach
 from .checkpoint import Checkpoint, Step, checkpoints, last_settled, steps
 from .growing import Growing
 from .phases import TRANSITIONS, Phase, check_transition
@@ -37,6 +38,8 @@ __all__ = [
     "INITIAL",
     "TRANSITIONS",
     "Approved",
+    "Audit",
+    "Breach",
     "Checkpoint",
     "Decided",
     "Edit",

@@ -16,6 +16,7 @@ from ..events.session import (
     ApprovalRequested,
     ApprovalResolved,
     ApprovalWithdrawn,
+    ContentErased,
     Event,
     ForkPatched,
     InputApplied,
@@ -61,6 +62,7 @@ _ANYWHERE: Mapping[type[Event], Phase | None] = {
     AgentConfigured: None,
     StateChanged: None,
     ToolResultsTrimmed: None,
+    ContentErased: None,
 }
 _DECISIONS: tuple[type[Event], ...] = (ApprovalResolved, ApprovalWithdrawn)
 

@@ -27,6 +27,7 @@ from ..events.session import (
     ApprovalRequested,
     ApprovalResolved,
     ApprovalWithdrawn,
+    ContentErased,
     Event,
     ForkPatched,
     InputApplied,
@@ -275,6 +276,11 @@ _on(ApprovalWithdrawn)(deciding.withdrawn)
 
 @_on(AgentDriftDetected)
 def _drifted(folding: Folding, event: AgentDriftDetected) -> None:
+    pass
+
+
+@_on(ContentErased)
+def _erased(folding: Folding, event: ContentErased) -> None:
     pass
 
 

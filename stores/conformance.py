@@ -29,6 +29,7 @@ from ..events.errors import (
 )
 from ..events.session import Status
 from .copying import CopyConformance
+from .keeping import KeepingConformance
 from .port import Append, Appended, RowChange
 from .snapshotting import SnapshotConformance
 from .specimens import (
@@ -48,7 +49,7 @@ from .specimens import (
 )
 
 
-class StoreConformance(CopyConformance, SnapshotConformance):
+class StoreConformance(CopyConformance, KeepingConformance, SnapshotConformance):
     """Hold the store that ``open_store`` opens to the contract of ``EventStore``.
 
     ``durable`` says whether opening with the same ``tmp_path`` again, also while it is open,

@@ -5,19 +5,21 @@ Everything in here is immutable but the containers, and no container leaves.
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Callable, Generator, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Generator, Mapping, Sequence
 from operator import attrgetter
 from threading import RLock
 
-from ..events.envelope import Replay, StoredRecord
+from msgspec.structs import replace
+
+from ..events.envelope import EncodedEvent, Replay, StoredRecord
 from ..events.errors import SessionDeleted, StoreClosed, StoreError, WrongExpectedVersion
 from ..events.identifiers import check_session_id
 from ..events.session import ForkOrigin, Status
 from .memory_snapshots import MemorySnapshots
 from .port import Append, Appended, SessionRow
 from .subscription import Listeners, LogSubscription
-from .validity import check_append
+from .validity import check_append, check_erasure
 
 
 class MemoryStore:
@@ -126,6 +128,27 @@ class MemoryStore:
                 self.snapshots.drop(session_id)
             return len(stream)
 
+    def erase(self, append: Append, payloads: Mapping[int, EncodedEvent]) -> Appended:
+        check_erasure(append, payloads)
+        with self._opened():
+            appended = self.append(append)
+            for version, (topic, payload) in payloads.items():
+                self._put(append.session_id, version, topic, bytes(payload))
+            return appended
+
+    def stream_ids(self, *, after: str = "", limit: int = 1000) -> Sequence[str]:
+        with self._opened():
+            above = sorted(each for each in self._streams if each > after)
+            return tuple(above[: max(limit, 0)])
+
+    def check(self) -> Sequence[str]:
+        with self._opened():
+            return ()
+
+    def compact(self) -> int:
+        with self._opened():
+            return 0
+
     def next_generation(self) -> int:
         with self._opened():
             self._generation += 1
@@ -134,6 +157,15 @@ class MemoryStore:
     def close(self) -> None:
         self._closed = True
         self._listeners.close()
+
+    def _put(self, session_id: str, version: int, topic: str, payload: bytes) -> None:
+        stream, row = self._streams[session_id], self._rows[session_id]
+        before = stream[version - 1]
+        record = before._replace(topic=topic, payload=payload)
+        stream[version - 1] = record
+        self._log[bisect_left(self._log, record.position, key=attrgetter("position"))] = record
+        grown = len(payload) - len(before.payload)
+        self._rows[session_id] = replace(row, size=row.size + grown)
 
     def _opened(self) -> RLock:
         if self._closed:

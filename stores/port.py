@@ -8,7 +8,7 @@ version.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple, Protocol
 
@@ -184,6 +184,34 @@ class EventStore(Protocol):
         Raises ``WrongExpectedVersion``, and changes nothing, where the stream is not at
         ``expected_version``.
         """
+        ...
+
+    def erase(self, append: Append, payloads: Mapping[int, EncodedEvent]) -> Appended:
+        """Append, and in the same transaction put these events in the place of those that stand
+        at their versions, in such a way that no trace of those is left once the store has been
+        compacted. Snapshots of the session go.
+
+        Raises what ``append`` raises, and ``ValueError`` where nothing stands at a version; then
+        nothing was changed. The same erasure again succeeds again.
+        """
+        ...
+
+    def stream_ids(self, *, after: str = "", limit: int = 1000) -> Sequence[str]:
+        """The ids of all streams that have events, from the first above ``after`` on, in the
+        order of their code points; at most ``limit``. Read from the events alone."""
+        ...
+
+    def check(self) -> Sequence[str]:
+        """What is wrong with the medium itself, in words; empty where nothing is. What streams
+        hold is not looked at."""
+        ...
+
+    def compact(self) -> int:
+        """Give back the space of what was deleted and erased; how many bytes. Streams, positions
+        and rows stay as they are; appends wait meanwhile.
+
+        Raises ``StoreBusy`` where others are at work for too long, and ``StoreUnavailable`` where
+        the medium has no room for the copy. Interrupted at any moment, it has done nothing."""
         ...
 
     def next_generation(self) -> int:

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from threading import Lock
 
-from ..events.envelope import Replay, StoredRecord
+from ..events.envelope import EncodedEvent, Replay, StoredRecord
 from ..events.errors import NotAStore, StoreClosed, StoreError
 from ..events.identifiers import check_session_id
 from ..events.session import Status
 from .appending import write_once
 from .connections import Synchronous
 from .datastore import SessionDatastore
+from .erasing import write_erasure
 from .faults import closed
 from .pages import read_log, read_stream
 from .port import Append, Appended, SessionRow
@@ -24,7 +25,8 @@ from .replaying import replay_stream
 from .rows import bury, draw_generation, find_session, list_sessions
 from .snapshots import SQLiteSnapshots
 from .subscription import LogSubscription
-from .validity import check_append
+from .upkeep import examine, list_stream_ids
+from .validity import check_append, check_erasure
 
 
 class SQLiteStore:
@@ -117,6 +119,22 @@ class SQLiteStore:
         at = datetime.now(UTC)
         forget = partial(bury, session_id=session_id, at=at, expected_version=expected_version)
         return self._opened().writes.write(forget)
+
+    def erase(self, append: Append, payloads: Mapping[int, EncodedEvent]) -> Appended:
+        check_erasure(append, payloads)
+        erasure = partial(write_erasure, append=append, payloads=payloads)
+        return self._opened().writes.write(erasure)
+
+    def stream_ids(self, *, after: str = "", limit: int = 1000) -> Sequence[str]:
+        with self._opened().reading() as cursor:
+            return list_stream_ids(cursor, after, limit)
+
+    def check(self) -> Sequence[str]:
+        with self._opened().reading() as cursor:
+            return examine(cursor)
+
+    def compact(self) -> int:
+        return self._opened().compaction.run()
 
     def next_generation(self) -> int:
         return self._opened().writes.write(draw_generation)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import settings
 
 # The public suite for stores asserts as a test does, and is to fail as legibly.
-for suite in ("conformance", "copying", "snapshotting"):
+for suite in ("conformance", "copying", "snapshotting", "keeping"):
     pytest.register_assert_rewrite(f"turnstream.stores.{suite}")
 
 # Hypothesis times single examples. On a busy machine that fails tests at random; pytest's

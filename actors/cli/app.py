@@ -27,6 +27,13 @@ def encodable(name: str | None) -> str | None:
     return name
 
 
+def encodable_ids(ids: list[str] | None) -> list[str] | None:
+    """The ids, if all of them are text."""
+    for each in ids or ():
+        encodable(each)
+    return ids
+
+
 StoreUrl = Annotated[
     str,
     typer.Option("--store", envvar="TURNSTREAM_STORE", metavar="URL", help="The store's address."),

@@ -27,7 +27,7 @@ from ...events.session import (
 )
 from .text import quoted, readable
 
-_ENVELOPE = ("at", "prev")
+_ENVELOPE = ("at", "prev", "erased")
 
 
 def summary(event: AnyEvent) -> str:
