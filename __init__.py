@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from .actors import Agent as Agent
     from .actors import Model as Model
     from .actors import ModelRequest as ModelRequest
-    from .actors import Pending as Pending
+    from .actors import Patch as Patch
     from .actors import ReasoningDelta as ReasoningDelta
     from .actors import Session as Session
     from .actors import StreamItem as StreamItem
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from .actors import Tool as Tool
     from .actors import ToolCallDelta as ToolCallDelta
     from .actors import ToolContext as ToolContext
+    from .actors import ToolResultPatch as ToolResultPatch
     from .actors import Turn as Turn
     from .actors import TurnResult as TurnResult
-    from .actors import View as View
     from .actors import import_transcript as import_transcript
     from .actors import tool as tool
     from .events import AssistantMessage as AssistantMessage
@@ -44,6 +44,9 @@ if TYPE_CHECKING:
     from .events import Usage as Usage
     from .events import UserMessage as UserMessage
     from .events import WouldDeadlock as WouldDeadlock
+    from .projections import Checkpoint as Checkpoint
+    from .projections import Pending as Pending
+    from .projections import View as View
 
     __version__: str
 
@@ -51,6 +54,7 @@ _ROOMS = {
     "ActorSystem": "actors",
     "Agent": "actors",
     "AssistantMessage": "events",
+    "Checkpoint": "projections",
     "FilePart": "events",
     "ImagePart": "events",
     "MailboxFull": "events",
@@ -59,7 +63,8 @@ _ROOMS = {
     "ModelFailed": "events",
     "ModelRequest": "actors",
     "ModelTurn": "events",
-    "Pending": "actors",
+    "Patch": "actors",
+    "Pending": "projections",
     "ReasoningDelta": "actors",
     "RecordedEvent": "events",
     "Session": "actors",
@@ -74,13 +79,14 @@ _ROOMS = {
     "ToolCallDelta": "actors",
     "ToolContext": "actors",
     "ToolMessage": "events",
+    "ToolResultPatch": "actors",
     "Turn": "actors",
     "TurnError": "events",
     "TurnResult": "actors",
     "TurnstreamError": "events",
     "Usage": "events",
     "UserMessage": "events",
-    "View": "actors",
+    "View": "projections",
     "WouldDeadlock": "events",
     "import_transcript": "actors",
     "tool": "actors",
@@ -89,6 +95,7 @@ __all__ = [
     "ActorSystem",
     "Agent",
     "AssistantMessage",
+    "Checkpoint",
     "FilePart",
     "ImagePart",
     "MailboxFull",
@@ -97,6 +104,7 @@ __all__ = [
     "ModelFailed",
     "ModelRequest",
     "ModelTurn",
+    "Patch",
     "Pending",
     "ReasoningDelta",
     "RecordedEvent",
@@ -112,6 +120,7 @@ __all__ = [
     "ToolCallDelta",
     "ToolContext",
     "ToolMessage",
+    "ToolResultPatch",
     "Turn",
     "TurnError",
     "TurnResult",

@@ -5,8 +5,10 @@ happens next is decided by pure functions (``decider``); everything else here ca
 """
 
 from .agent import Agent
+from .auditing import Audited, Finding, audit_session, audit_store
 from .choosing import AgentContext
-from .handles import Pending, Session, View
+from .forking import Lineage
+from .handles import Session
 from .importing import import_transcript, transcript_events
 from .models import (
     Delta,
@@ -16,6 +18,7 @@ from .models import (
     TextDelta,
     ToolCallDelta,
 )
+from .patching import Patch, ToolResultPatch
 from .projecting import Projector
 from .restoring import Restored, restore_rows
 from .results import (
@@ -33,6 +36,7 @@ from .results import (
     TurnDone,
     TurnResult,
 )
+from .retention import Pruned, prune
 from .system import ActorSystem, EventSubscription
 from .tools import NOT_DONE, Tool, ToolContext, tool
 from .turns import Reply, Turn, TurnStream
@@ -43,16 +47,20 @@ __all__ = [
     "Agent",
     "AgentContext",
     "ApprovalShown",
+    "Audited",
     "Delta",
     "ErrorShown",
     "EventSubscription",
+    "Finding",
     "InputJoined",
     "InputShown",
+    "Lineage",
     "Model",
     "ModelRequest",
     "ModelTurnShown",
-    "Pending",
+    "Patch",
     "Projector",
+    "Pruned",
     "ReasoningDelta",
     "ReasoningEmitted",
     "Reply",
@@ -66,13 +74,16 @@ __all__ = [
     "ToolCallDelta",
     "ToolContext",
     "ToolEnded",
+    "ToolResultPatch",
     "Turn",
     "TurnBegan",
     "TurnDone",
     "TurnResult",
     "TurnStream",
-    "View",
+    "audit_session",
+    "audit_store",
     "import_transcript",
+    "prune",
     "restore_rows",
     "tool",
     "transcript_events",

@@ -7,6 +7,7 @@ told something: each path of an actor's life ends in ``tell``, ``fail_turn`` or 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from ..events.errors import (
     InvalidModelTurn,
@@ -25,7 +26,9 @@ from ..events.session import (
     InputQueued,
     InputWithdrawn,
     ModelTurnRecorded,
+    SessionCleared,
     SessionEvent,
+    SessionRewound,
     ToolCallStarted,
     ToolResultRecorded,
     TurnAborted,
@@ -36,7 +39,7 @@ from ..events.session import (
 )
 from ..projections import EndedTurn, QueuedInput, SessionState
 from ..projections.phases import Phase
-from .commands import Command, Continue, Submit, Withdraw
+from .commands import Command, Continue, Submit, Trim, Withdraw
 from .draft import Decision
 from .feed import Feed
 from .results import (
@@ -81,10 +84,10 @@ class Callers:
         """Where the open turn's items are shown."""
         return self._joined[0].feed if self._joined else None
 
-    def answer(self, decision: Decision, command: Command, asker: Turn | Promise[bool]) -> None:
+    def answer(self, decision: Decision, command: Command, asker: Turn | Promise[Any]) -> None:
         """Answer a request whose events, if there are any, are durable."""
         if isinstance(asker, Promise):
-            asker.resolve(any(isinstance(each, _DONE) for each in decision.events))
+            asker.resolve(_done(decision, command))
             return
         before, input_id = decision.states[0], _input_of(decision, command)
         asker.accept(input_id)
@@ -199,7 +202,15 @@ class Callers:
         return error
 
 
-_DONE = (InputWithdrawn, TurnAborted)
+_DONE = (InputWithdrawn, TurnAborted, SessionRewound, SessionCleared)
+
+
+def _done(decision: Decision, command: Command) -> bool | int:
+    """Whether what was asked for was done; of a trim, how many results it made shorter."""
+    if isinstance(command, Trim):
+        before, after = decision.states[0].transcript, decision.states[-1].transcript
+        return sum(old is not new for old, new in zip(before, after, strict=False))
+    return any(isinstance(each, _DONE) for each in decision.events)
 
 
 def _input_of(decision: Decision, command: Command) -> str:

@@ -71,6 +71,29 @@ class Discard(Struct, frozen=True, gc=False):
     """Drop the unfinished turn."""
 
 
+class Rewind(Struct, frozen=True, gc=False):
+    """Go back to the first ``keep_entries`` messages that there were after so many ``edits``;
+    None: that there are now."""
+
+    keep_entries: int
+    edits: int | None = None
+    by: str = ""
+
+
+class Trim(Struct, frozen=True, gc=False):
+    """Shorten tool results that are older than the last ``keep_turns`` turns."""
+
+    keep_chars: int
+    keep_turns: int
+    by: str = ""
+
+
+class Clear(Struct, frozen=True, gc=False):
+    """Begin the conversation afresh."""
+
+    by: str = ""
+
+
 class ModelAnswered(Struct, frozen=True, gc=False):
     """A model call ended with an answer."""
 
@@ -113,6 +136,9 @@ Command: TypeAlias = (
     | Withdraw
     | Abort
     | Discard
+    | Rewind
+    | Trim
+    | Clear
     | ModelAnswered
     | ModelBroke
     | ToolReturned

@@ -33,6 +33,7 @@ from ..projections.phases import Phase
 from .approving import ask, expire, look_at_the_clock, refuse_while_paused, resolve
 from .commands import (
     Abort,
+    Clear,
     Command,
     Continue,
     Discard,
@@ -41,13 +42,16 @@ from .commands import (
     ModelBroke,
     Resolve,
     Resume,
+    Rewind,
     Rules,
     Stamp,
     Submit,
     ToolReturned,
+    Trim,
     Withdraw,
 )
 from .draft import Decision, Draft, configure, resume
+from .editing import edit
 from .inputs import apply_joinable, go_on_from, submit, withdraw
 from .stopping import abort, discard, fail
 
@@ -96,6 +100,14 @@ def _carry_out(draft: Draft, command: Command) -> None:
             abort(draft, input_id, keep=keep)
         case Discard():
             discard(draft)
+        case Rewind() | Trim() | Clear():
+            edit(draft, command)
+        case ModelAnswered() | ModelBroke() | ToolReturned():
+            _come_back(draft, command)
+
+
+def _come_back(draft: Draft, command: ModelAnswered | ModelBroke | ToolReturned) -> None:
+    match command:
         case ModelAnswered():
             _model_answered(draft, command)
         case ModelBroke():
@@ -104,9 +116,12 @@ def _carry_out(draft: Draft, command: Command) -> None:
             _tool_returned(draft, command)
 
 
+_TAKING_BACK = (Withdraw, Abort, Discard, LookAtTheClock, Rewind, Trim, Clear)
+
+
 def _only_takes_back(draft: Draft, command: Command) -> bool:
     """Whether the command is no reason to start what waits: no turn is open, and none was."""
-    if not isinstance(command, (Withdraw, Abort, Discard, LookAtTheClock)):
+    if not isinstance(command, _TAKING_BACK):
         return False
     aborted = any(isinstance(event, TurnAborted) for event in draft.events)
     return draft.state.turn is None and not aborted

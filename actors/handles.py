@@ -1,34 +1,41 @@
-"""What callers hold of a session: the handle, and views of what it is."""
+"""What callers hold of a session."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard, get_args
 
-from msgspec import Struct
-
-from ..events.approvals import Approval
-from ..events.envelope import RecordedEvent
 from ..events.errors import WouldDeadlock
 from ..events.messages import (
     AssistantMessage,
     Content,
     Message,
     Policy,
-    ToolCall,
     ToolMessage,
-    Usage,
     UserMessage,
 )
-from ..events.session import Status
 from ..events.values import plain
-from ..projections import SessionState, Settled
-from ..projections.usage import SessionUsage
-from .commands import Command, Continue, Discard, LateCommand, Resolve, Resume, Submit
+from ..projections import SessionState
+from .commands import (
+    Clear,
+    Command,
+    Continue,
+    Discard,
+    LateCommand,
+    Resolve,
+    Resume,
+    Rewind,
+    Submit,
+    Trim,
+)
 from .effects import Place, current_session
 from .inputs import content_of
+from .patching import Patch
+from .reading import SessionReading
+from .removing import Delete, Erase, Removal
 from .turns import Reply, Turn
+from .viewing import point
 from .waiting import Promise
 
 if TYPE_CHECKING:
@@ -36,65 +43,10 @@ if TYPE_CHECKING:
 
 MAX_KEY = 512
 
-
-class Pending(Struct, frozen=True, eq=False):
-    """What is unfinished in a session: the open turn's messages so far, the calls that lack a
-    result, and the inputs that wait. ``code`` and ``error`` say why a failed turn does not go
-    on, ``approvals`` which decisions a paused one waits for."""
-
-    turn_id: str
-    messages: Sequence[Message]
-    calls: tuple[ToolCall, ...]
-    queued: tuple[Content, ...]
-    code: str = ""
-    error: str = ""
-    approvals: tuple[Approval, ...] = ()
-
-
-class View(Struct, frozen=True, eq=False):
-    """A session as it was at one version."""
-
-    session_id: str
-    version: int
-    folded: SessionState
-    usage: SessionUsage
-
-    @property
-    def messages(self) -> Sequence[Message]:
-        """The messages of the turns that ended."""
-        return self.folded.conversation
-
-    @property
-    def state(self) -> Any:
-        """The application's own state."""
-        return self.folded.application
-
-    @property
-    def status(self) -> Status:
-        """Idle, running, failed, aborted or awaiting approval."""
-        return self.folded.status
-
-    @property
-    def pending(self) -> Pending | None:
-        """What is unfinished; None where nothing is."""
-        turn, queued = self.folded.turn, tuple(each.content for each in self.folded.queued)
-        if turn is None:
-            return Pending("", (), (), queued) if queued else None
-        return Pending(
-            turn.turn_id,
-            (*self.folded.transcript[turn.base :], *turn.results),
-            tuple(each.call for each in turn.calls if not isinstance(each.stage, Settled)),
-            queued,
-            turn.halt.code if turn.halt else "",
-            turn.halt.error if turn.halt else "",
-            self.folded.approvals(self.session_id),
-        )
-
-
 Input: TypeAlias = str | UserMessage | Content
 
 
-class Session:
+class Session(SessionReading):
     """A handle on a session. It opens nothing until it is used; any number may exist."""
 
     def __init__(
@@ -152,7 +104,7 @@ class Session:
 
         Blocks for one short read of the store.
         """
-        return self.resume_from(self._system.read_view(self.id).folded)
+        return self.resume_from(self._system.view(self.id).folded)
 
     def resume_from(self, state: SessionState) -> Turn | None:
         """``resume``, for who has read the session already. For the system."""
@@ -193,9 +145,27 @@ class Session:
         """Drop the unfinished turn: the conversation is as before it, the stream keeps it.
 
         Returns at once; the answer, once it is durable, says whether there was one."""
-        promise: Promise[bool] = Promise(self.id)
-        self._system.tell(self, Discard(), promise)
-        return Reply(promise)
+        return self._told(Discard())
+
+    def delete(self) -> Reply[bool]:
+        """Delete the session: its events, its row, its open questions. Its id is not used again;
+        its forks are sessions of their own, and stay.
+
+        Returns at once; the answer says whether there was one. What runs is cancelled, and whoever
+        waits for it gets ``SessionDeleted``, also in another process, when that writes next.
+        """
+        return self._told(Delete())
+
+    def erase(self, versions: Iterable[int], *, reason: str = "", by: str = "") -> Reply[int]:
+        """Erase the content of the events at these versions: what was said or returned goes, its
+        place, its digest, and who calls whom stay, so the chain still verifies.
+
+        Returns at once; the answer is of how many events content was erased. Those that have none
+        do not count. Its forks have copies of their own. ``ErasureRefused`` where a version does
+        not exist or its content is still to be used, ``SessionNotFound``.
+        """
+        erase = Erase(tuple(versions), as_text(reason, "reason"), as_text(by, "by"))
+        return self._told(erase)
 
     def tell(self, command: LateCommand, reply: Promise[bool]) -> None:
         """Say something about a turn that was asked for. For handles."""
@@ -210,42 +180,65 @@ class Session:
         """Have ``job`` done by a worker. For handles."""
         self._system.soon(job)
 
-    def pending(self) -> Pending | None:
-        """What is unfinished; None where nothing is."""
-        return self._system.read_view(self.id).pending
+    def fork(
+        self,
+        *,
+        step: int | None = None,
+        version: int | None = None,
+        patch: Patch | None = None,
+        session_id: str | None = None,
+    ) -> Session:
+        """A new session that begins as a copy of this one up to a step or a version, perhaps
+        with something different in it (``patch``). Nothing of this one changes.
 
-    @property
-    def messages(self) -> Sequence[Message]:
-        """The messages of the turns that ended, as of now."""
-        return self._system.read_view(self.id).messages
+        Without a point it is the last one at which nothing was unfinished. Without a
+        ``session_id`` the fork is called ``<id>.fork-<n>``. What was unfinished goes on in the
+        fork when it is resumed, or sent something: results are there, calls without one run, and
+        decisions are asked for anew. Blocks for one read and one write of the store.
 
-    @property
-    def state(self) -> Any:
-        """The application's own state, as of now."""
-        return self._system.read_view(self.id).state
+        Raises ``SessionNotFound``, ``CheckpointNotFound``, ``SessionExists``,
+        ``InvalidSessionId``, and ``InvalidTranscript`` where the patch makes no conversation.
+        """
+        at = point(version, step)
+        return self._system.fork(self, at, patch, session_id)
 
-    @property
-    def usage(self) -> Usage:
-        """The tokens of all recorded model turns, as of now."""
-        return self._system.read_view(self.id).usage.recorded
+    def rewind(
+        self,
+        *,
+        to_step: int | None = None,
+        to_version: int | None = None,
+        keep_entries: int | None = None,
+        by: str = "",
+    ) -> Reply[bool]:
+        """Let the conversation go on from what it was at a step or a version, or from its first
+        ``keep_entries`` messages, those of ``pending`` counted along.
 
-    @property
-    def status(self) -> Status:
-        """Idle, running, failed, aborted or awaiting approval, as of now."""
-        return self._system.read_view(self.id).status
+        An unfinished turn that is cut is dropped; calls are cut together with their results. The
+        stream keeps everything: a later rewind to before this one brings it back. The answer says
+        whether anything changed. It fails with ``CheckpointNotFound`` where there is no such
+        point.
+        """
+        given = (to_step, to_version, keep_entries)
+        if sum(each is not None for each in given) != 1:
+            raise TypeError("give one of to_step, to_version and keep_entries")
+        who, at = as_text(by, "by"), point(to_version, to_step)
+        if at is not None:
+            return self._told(lambda: self._system.rewinding(self.id, at, who))
+        return self._told(Rewind(_count(keep_entries, "keep_entries"), None, who))
 
-    @property
-    def version(self) -> int:
-        """How many events the stream has, as of now."""
-        return self._system.read_view(self.id).version
+    def trim_tool_results(
+        self, *, keep_chars: int = 400, keep_turns: int = 1, by: str = ""
+    ) -> Reply[int]:
+        """Shorten tool results to so many characters, but for those of the last ``keep_turns``
+        turns: that is what a model reads of them from now on, and the stream keeps them whole.
+        The answer says how many became shorter."""
+        chars, turns = _count(keep_chars, "keep_chars"), _count(keep_turns, "keep_turns")
+        return self._told(Trim(chars, turns, as_text(by, "by")))
 
-    async def view(self) -> View:
-        """The session as of now, without blocking the event loop."""
-        return await self._system.read_view_async(self.id)
-
-    def events(self, after: int = 0) -> Sequence[RecordedEvent]:
-        """The recorded events with versions above ``after``, in order."""
-        return self._system.read_events(self.id, after)
+    def clear(self, *, by: str = "") -> Reply[bool]:
+        """Begin the conversation afresh. An unfinished turn is dropped; the stream keeps all. The
+        answer says whether there was anything."""
+        return self._told(Clear(as_text(by, "by")))
 
     def __repr__(self) -> str:
         return f"Session({self.id!r})"
@@ -254,6 +247,11 @@ class Session:
         turn = Turn(self, "")
         self._system.tell(self, command, turn)
         return turn
+
+    def _told(self, command: Command | LateCommand | Removal) -> Reply[Any]:
+        promise: Promise[Any] = Promise(self.id)
+        self._system.tell(self, command, promise)
+        return Reply(promise)
 
     def _refuse_inside(self, what: str, instead: str) -> None:
         if current_session.get() == self.place:
@@ -285,6 +283,14 @@ def as_text(given: str, name: str) -> str:
     if not isinstance(given, str):
         raise TypeError(f"{name} is text, not {type(given).__name__}")
     return str(plain(given))
+
+
+def _count(given: int | None, name: str) -> int:
+    if type(given) is not int:
+        raise TypeError(f"{name} is a whole number, not {type(given).__name__}")
+    if given < 0:
+        raise ValueError(f"{name} must be 0 or more, not {given!r}")
+    return given
 
 
 def _is_conversation(given: Any) -> TypeGuard[Sequence[Message]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from msgspec import Struct
 
@@ -10,17 +10,18 @@ from ..events.errors import StoreError
 from ..stores.port import Appended
 from .calls import Call
 from .commands import Command, LateCommand
+from .removing import Removal
 from .turns import Turn
 from .waiting import Promise
 
-Asker: TypeAlias = Turn | Promise[bool]
-"""Whom a command is answered to: the handle of a turn, or who wants to know whether it was done."""
+Asker: TypeAlias = Turn | Promise[Any]
+"""Whom a command is answered to: the handle of a turn, or who wants to know what was done."""
 
 
 class Asked(Struct, frozen=True):
     """A caller's request. ``agent`` and ``tenant`` count where the session does not exist yet."""
 
-    command: Command | LateCommand
+    command: Command | LateCommand | Removal
     asker: Asker
     agent: str
     tenant: str = ""

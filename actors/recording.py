@@ -9,45 +9,67 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 from ..events.approvals import session_of
-from ..events.chain import digest
+from ..events.chain import link
 from ..events.codec import CODEC
 from ..events.errors import InvalidSessionId, WrongExpectedVersion
-from ..events.session import AgentConfigured, Budget, Owner, SessionEvent
+from ..events.session import (
+    AgentConfigured,
+    Budget,
+    ContentErased,
+    ForkOrigin,
+    Owner,
+    SessionEvent,
+)
 from ..projections import INITIAL, SessionState, fold
 from ..stores import EventStore
 from ..stores.port import Append, RowChange
 from .approving import not_found, take
 from .commands import Resolve, Rules, Stamp
 from .draft import Draft
+from .snapshotting import latest_fold
 
 MAX_CONFLICTS = 20
 
 
 class Known(NamedTuple):
-    """What a stream says up to a version, and the digest of its last event."""
+    """What a stream says up to a version, and the digest of its last event. It was folded from
+    the version ``begun``, where there was a snapshot."""
 
     state: SessionState = INITIAL
     version: int = 0
     prev: str = ""
+    begun: int = 0
 
 
 def read_on(store: EventStore, session_id: str, known: Known) -> Known:
-    """What the stream says by now. Raises the store's errors, and ``CorruptEvent``."""
-    with closing(store.replay(session_id, after=known.version)) as pages:
+    """What the stream says by now. Raises the store's errors, and ``CorruptEvent``.
+
+    Where content was erased since, that is in the state no more: the stream is read anew."""
+    if not known.version and (kept := latest_fold(store, session_id)) is not None:
+        known = Known(kept.state, kept.version, kept.prev, kept.version)
+    held, erased = known.version, False
+    with closing(store.replay(session_id, after=held)) as pages:
         for page in pages:
-            prev = digest(page.topics[-1], page.version, page.payloads[-1])
-            known = Known(fold(CODEC.replayed(page), known.state), page.version, prev)
-    return known
+            events = CODEC.replayed(page)
+            erased = erased or any(isinstance(each, ContentErased) for each in events)
+            prev = link(page.topics[-1], page.version, page.payloads[-1])
+            known = Known(fold(events, known.state), page.version, prev, known.begun)
+    return read_on(store, session_id, Known()) if held and erased else known
 
 
 def append_after(
-    known: Known, session_id: str, events: Sequence[SessionEvent], state: SessionState
+    known: Known,
+    session_id: str,
+    events: Sequence[SessionEvent],
+    state: SessionState,
+    copied: ForkOrigin | None = None,
 ) -> tuple[Append, Known]:
-    """The append of events that lead to ``state``, and what is known once it is done."""
+    """The append of events that lead to ``state``, and what is known once it is done. With
+    ``copied``, what is known is the origin's, and comes along."""
     encoded, prev = CODEC.chained(events, known.version, known.prev)
     row = row_after(state, session_id, events[-1].at, prev)
-    append = Append(session_id, known.version, encoded, row)
-    return append, Known(state, known.version + len(encoded), prev)
+    append = Append(session_id, known.version, encoded, row, copied)
+    return append, Known(state, known.version + len(encoded), prev, known.begun)
 
 
 def row_after(state: SessionState, session_id: str, at: datetime, head: str) -> RowChange:

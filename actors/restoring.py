@@ -10,19 +10,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from datetime import datetime
-from typing import Literal, TypeAlias
 
 from msgspec import Struct
 from msgspec.json import decode, encode
 from msgspec.structs import replace
 
 from ..events.approvals import dump_approvals
-from ..events.chain import digest
+from ..events.chain import link
 from ..events.codec import CODEC
 from ..events.errors import CorruptEvent
 from ..events.session import AnyEvent, ForkOrigin, SessionStarted, UnknownEvent
 from ..projections import INITIAL, SessionState, fold
-from ..stores import EventStore, SessionRow, StreamEnd
+from ..stores import EventStore, SessionRow
 from .projecting import Progress
 from .recording import row_after
 
@@ -33,8 +32,6 @@ FOLD = 1
 PAGE = 100
 MAX_CONFLICTS = 20
 _SO_FAR = "so far"
-
-_Outcome: TypeAlias = Literal["same", "differed", "unreadable"]
 
 
 class Restored(Struct, frozen=True):
@@ -55,7 +52,7 @@ def restore_rows(
 ) -> Restored:
     """Make every row anew, and put right those that differ. Live sessions go on meanwhile.
 
-    ``progress`` is told how many events were read, and of how many. ``complain`` is told of each
+    ``progress`` is told how many streams were read, and of how many. ``complain`` is told of each
     stream that can't be read; its row stays as it is. A run that was interrupted is gone on with.
     Raises the store's errors.
     """
@@ -63,12 +60,12 @@ def restore_rows(
     table = tables.begin(NAME, FOLD, live=False)
     stored = tables.get(table.generation, _SO_FAR)
     so_far = Restored() if stored is None else decode(stored, type=Restored)
-    end = so_far.events + sum(each.version for page in _pages(store, so_far) for each in page)
+    end = so_far.sessions + sum(map(len, _pages(store, so_far)))
     for page in _pages(store, so_far):
-        for each in page:
-            so_far = _counted(so_far, each, _restore(store, each.session_id, complain))
+        for session_id in page:
+            so_far = _added(so_far, _restore(store, session_id, complain))
         table = tables.advance(table, {_SO_FAR: encode(so_far)}, so_far.sessions)
-        progress(so_far.events, max(end, so_far.events))
+        progress(so_far.sessions, max(end, so_far.sessions))
     tables.drop(table)
     return so_far
 
@@ -83,7 +80,7 @@ def row_of(store: EventStore, session_id: str) -> SessionRow | None:
         for page in pages:
             making.read(CODEC.replayed(page))
             making.version = page.version
-            making.head = digest(page.topics[-1], page.version, page.payloads[-1])
+            making.head = link(page.topics[-1], page.version, page.payloads[-1])
             making.size += sum(map(len, page.payloads))
     return making.row(store.session(session_id))
 
@@ -134,37 +131,40 @@ class _Making:
         )
 
 
-def _pages(store: EventStore, so_far: Restored) -> Iterator[list[StreamEnd]]:
+def _pages(store: EventStore, so_far: Restored) -> Iterator[Sequence[str]]:
     after = so_far.after
-    while page := list(store.streams(after=after, limit=PAGE)):
+    while page := store.stream_ids(after=after, limit=PAGE):
         yield page
-        after = page[-1].session_id
+        after = page[-1]
 
 
-def _counted(so_far: Restored, stream: StreamEnd, outcome: _Outcome) -> Restored:
+def _added(so_far: Restored, one: Restored) -> Restored:
     return Restored(
-        so_far.sessions + 1,
-        so_far.events + stream.version,
-        so_far.differed + (outcome == "differed"),
-        so_far.unreadable + (outcome == "unreadable"),
-        stream.session_id,
+        so_far.sessions + one.sessions,
+        so_far.events + one.events,
+        so_far.differed + one.differed,
+        so_far.unreadable + one.unreadable,
+        one.after,
     )
 
 
 def _restore(
     store: EventStore, session_id: str, complain: Callable[[CorruptEvent], object]
-) -> _Outcome:
+) -> Restored:
+    """What became of one row."""
+    looked = Restored(1, after=session_id)
     for _ in range(MAX_CONFLICTS):
         try:
             row = row_of(store, session_id)
         except CorruptEvent as error:
             complain(error)
-            return "unreadable"
+            return replace(looked, unreadable=1)
+        looked = replace(looked, events=0 if row is None else row.version)
         if row is None or _says(row) == _says(store.session(session_id)):
             break
         if store.restore(row):
-            return "differed"
-    return "same"
+            return replace(looked, differed=1)
+    return looked
 
 
 def _says(row: SessionRow | None) -> object:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from datetime import UTC, datetime
+from functools import partial
 from threading import get_ident
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -42,6 +43,8 @@ from .mailbox import Envelope
 from .pooled import PooledActor
 from .ready import Cast, ReadyAgent
 from .recording import Known, append_after, read_on
+from .removing import Delete, Erase, Removal, remove
+from .snapshotting import next_due, take_snapshot
 from .waiting import Promise
 
 if TYPE_CHECKING:
@@ -90,6 +93,7 @@ class SessionActor(PooledActor):
         self._known = Known()
         self._loaded = self._adopted = False
         self._alarm: datetime | None = None
+        self._snapshot_due = 0
 
     def on_receive(self, message: Message) -> None:
         try:
@@ -125,8 +129,11 @@ class SessionActor(PooledActor):
         if self._draining is not None:
             asked.asker.fail(SystemClosed("the system is closing", session_id=self._id))
             return
-        command = asked.command() if callable(asked.command) else asked.command
         try:
+            command = asked.command() if callable(asked.command) else asked.command
+            if isinstance(command, (Delete, Erase)):
+                self._remove(command, asked.asker)
+                return
             self._load(asked)
             self._check_room(command)
             self._decide(_Attempt(command, asked.asker, self._silences(command)))
@@ -136,11 +143,22 @@ class SessionActor(PooledActor):
             if isinstance(error, StoreError):
                 self._break(error)
 
+    def _remove(self, removal: Removal, asker: Asker) -> None:
+        """Take something out of the stream, and tell no model of it from here on."""
+        assert isinstance(asker, Promise)
+        removed = remove(self._runtime.store, self._id, removal)
+        if removed.gone is not None:
+            self._break(removed.gone)
+        elif self._loaded:
+            self._catch_up()
+        asker.resolve(removed.answer)
+
     def _load(self, asked: Asked) -> None:
         if not self._loaded:
             self._read()
             self._loaded = True
             self._set_alarm()
+            self._snapshot_due = next_due(self._known.begun)
         if self._state.agent:
             self._agent = self._state.agent
         else:
@@ -292,9 +310,15 @@ class SessionActor(PooledActor):
                 case ToolCallStarted():
                     self._calls.start_tool(self._ready, self._state, event)
         self._call_model_if_due()
+        self._take_snapshot_if_due()
         self._set_alarm()
         if self._callers.sponsors(self._state):
             self._decide(_Attempt(Resume()))
+
+    def _take_snapshot_if_due(self) -> None:
+        if self._known.version >= self._snapshot_due:
+            self._snapshot_due = next_due(self._known.version)
+            self._runtime.soon(partial(take_snapshot, self._runtime.store, self._id))
 
     def _call_model_if_due(self) -> None:
         if self._state.phase is Phase.MODEL and self._adopted and self._draining is None:

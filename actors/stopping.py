@@ -24,10 +24,16 @@ def abort(draft: Draft, input_id: str, *, keep: bool) -> None:
 def discard(draft: Draft) -> None:
     """Drop what is unfinished: the open turn, or, where none is open, the inputs that wait."""
     if draft.state.turn is not None:
-        _stop(draft, keep=False)
+        drop(draft)
         return
     for each in draft.state.queued:
         withdraw(draft, each.input_id)
+
+
+def drop(draft: Draft) -> None:
+    """Drop the open turn, if there is one."""
+    if draft.state.turn is not None:
+        _stop(draft, keep=False)
 
 
 def _stop(draft: Draft, *, keep: bool) -> None:

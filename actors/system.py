@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from secrets import token_hex
 from types import TracebackType
 from typing import Any, TypeVar, get_args
@@ -18,21 +17,25 @@ from ..events.envelope import RecordedEvent
 from ..events.errors import InvalidAgent, InvalidSessionId
 from ..events.identifiers import check_session_id
 from ..events.messages import Policy
-from ..events.session import AnyEvent, Status
-from ..projections import OpenTurn, ReadModel, fold
-from ..projections.usage import fold_usage
+from ..events.session import Status
+from ..projections import Checkpoint, OpenTurn, ReadModel, View
 from ..stores import EventStore, SessionRow, Subscription, open_store
 from .agent import Agent
 from .approving import not_found
-from .commands import Command, LateCommand, LookAtTheClock, OnDrift
+from .commands import Command, LateCommand, LookAtTheClock, OnDrift, Rewind
 from .effects import Place
-from .handles import Session, View, as_text, check_policy
+from .forking import Lineage, fork, lineage
+from .handles import Session, as_text, check_policy
 from .letters import Asked, Asker
+from .patching import Patch
 from .projecting import Projector
 from .ready import ReadyAgent
 from .recording import Known, read_on
+from .removing import Removal
+from .retention import Pruned, prune
 from .runtime import Runtime
 from .turns import Turn
+from .viewing import Point, history, rewinding, view
 from .waiting import Promise
 
 R = TypeVar("R")
@@ -184,6 +187,15 @@ class ActorSystem:
         )
         return True
 
+    def prune(self, *, older_than: timedelta, dry_run: bool = False) -> Pruned:
+        """Delete the sessions whose last event is older than that, and in which nothing is
+        unfinished: no open turn, no waiting input, no open question. ``dry_run`` only counts.
+
+        Blocks until it is done; each session is deleted by itself. ``compact`` of the store gives
+        the space back.
+        """
+        return prune(self._store, datetime.now(UTC) - older_than, dry_run=dry_run)
+
     def events(self, after: int = 0) -> Iterator[RecordedEvent]:
         """All events with positions above ``after``, in order, as far as they are there now."""
         while records := self._store.read_all(after=after):
@@ -233,7 +245,9 @@ class ActorSystem:
     ) -> None:
         await asyncio.to_thread(self.close)
 
-    def tell(self, session: Session, command: Command | LateCommand, asker: Asker) -> None:
+    def tell(
+        self, session: Session, command: Command | LateCommand | Removal, asker: Asker
+    ) -> None:
         """Hand a command to a session's actor. For handles."""
         self._runtime.tell(session.id, Asked(command, asker, session.agent, session.tenant))
 
@@ -245,18 +259,34 @@ class ActorSystem:
         """Have ``job`` done by a worker. For handles."""
         self._runtime.soon(job)
 
-    def read_view(self, session_id: str) -> View:
-        """A session as of now. For handles."""
-        version, events = 0, list[AnyEvent]()
-        with closing(self._store.replay(session_id)) as pages:
-            for page in pages:
-                version = page.version
-                events += CODEC.replayed(page)
-        return View(session_id, version, fold(events), fold_usage(events))
+    def view(self, session_id: str, at: Point | None = None) -> View:
+        """A session as it is or was. For handles."""
+        return view(self._store, session_id, at)
 
-    async def read_view_async(self, session_id: str) -> View:
-        """A session as of now, off the event loop. For handles."""
-        return await asyncio.to_thread(self.read_view, session_id)
+    async def view_async(self, session_id: str, at: Point | None = None) -> View:
+        """The same, off the event loop. For handles."""
+        return await asyncio.to_thread(self.view, session_id, at)
+
+    def history(self, session_id: str, limit: int | None) -> Sequence[Checkpoint]:
+        """What a session was. For handles."""
+        return history(self._store, session_id, limit)
+
+    def lineage(self, session_id: str) -> Lineage:
+        """A session's forks. For handles."""
+        return lineage(self._store, session_id)
+
+    def fork(
+        self, session: Session, at: Point | None, patch: Patch | None, session_id: str | None
+    ) -> Session:
+        """A copy of a session. For handles."""
+        name = fork(self._store, session.id, at, patch=patch, name=session_id)
+        return self.session(
+            name, agent=session.agent, tenant=session.tenant, turn_policy=session.turn_policy
+        )
+
+    def rewinding(self, session_id: str, at: Point, by: str) -> Rewind:
+        """What goes back to a point. For handles."""
+        return rewinding(self._store, session_id, at, by)
 
     def read_events(self, session_id: str, after: int) -> Sequence[RecordedEvent]:
         """A session's recorded events. For handles."""

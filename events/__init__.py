@@ -6,16 +6,19 @@ in with the events.
 """
 
 from .approvals import Approval
-from .chain import Fault, digest, verify
+from .chain import Fault, digest, link, verify
 from .codec import CODEC, TOPICS, Codec, topic_of
 from .envelope import EncodedEvent, RecordedEvent, Replay, StoredRecord
+from .erasing import ERASED, erased
 from .errors import (
     ActorError,
     AgentDrifted,
     ApprovalDecided,
     ApprovalNotFound,
     ArgumentsRefused,
+    CheckpointNotFound,
     CorruptEvent,
+    ErasureRefused,
     IllegalTransition,
     InputConflict,
     InvalidAgent,
@@ -34,6 +37,7 @@ from .errors import (
     SessionCrashed,
     SessionDeleted,
     SessionError,
+    SessionExists,
     SessionNotFound,
     SessionReadOnly,
     StoreBusy,
@@ -81,6 +85,7 @@ from .session import (
     ApprovalResolved,
     ApprovalWithdrawn,
     Budget,
+    ContentErased,
     Event,
     ForkOrigin,
     ForkPatched,
@@ -112,6 +117,7 @@ from .values import MAX_DEPTH, plain
 
 __all__ = [
     "CODEC",
+    "ERASED",
     "MAX_DEPTH",
     "TOPICS",
     "UPCASTERS",
@@ -130,10 +136,13 @@ __all__ = [
     "ArgumentsRefused",
     "AssistantMessage",
     "Budget",
+    "CheckpointNotFound",
     "Codec",
     "Content",
+    "ContentErased",
     "CorruptEvent",
     "EncodedEvent",
+    "ErasureRefused",
     "Event",
     "Fault",
     "FilePart",
@@ -176,6 +185,7 @@ __all__ = [
     "SessionDeleted",
     "SessionError",
     "SessionEvent",
+    "SessionExists",
     "SessionNotFound",
     "SessionReadOnly",
     "SessionRewound",
@@ -218,6 +228,8 @@ __all__ = [
     "WrongExpectedVersion",
     "check_session_id",
     "digest",
+    "erased",
+    "link",
     "plain",
     "render",
     "topic_of",

@@ -2,6 +2,9 @@
 
 Whoever alters, removes, swaps or repeats a stored event breaks a link. The last event has no
 successor to vouch for it: give ``verify`` its digest, where it is known from elsewhere.
+
+An event whose content was erased keeps the digest it had before, and counts with it. That it was
+erased and not altered is for a ``ContentErased`` to say: see ``erasing``.
 """
 
 from __future__ import annotations
@@ -27,6 +30,7 @@ class Fault(NamedTuple):
 
 class _Link(Struct):
     prev: str = ""
+    erased: str = ""
 
 
 class _Seen(NamedTuple):
@@ -35,7 +39,7 @@ class _Seen(NamedTuple):
     digest: str
 
 
-_read_link = Decoder(_Link).decode
+_decode_link = Decoder(_Link).decode
 
 
 def digest(topic: str, version: int, payload: bytes) -> str:
@@ -46,11 +50,21 @@ def digest(topic: str, version: int, payload: bytes) -> str:
     return urlsafe_b64encode(hashed)[:43].decode()
 
 
+def link(topic: str, version: int, payload: bytes) -> str:
+    """The digest that the next event carries: that of the event as it is stored, or, if its
+    content was erased, the one that it had before."""
+    try:
+        erased = _read_link(payload).erased
+    except (ValueError, TypeError, RecursionError):
+        erased = ""
+    return erased or digest(topic, version, payload)
+
+
 def verify(records: Iterable[StoredRecord], head: str = "") -> Fault | None:
     """Walk one stream from its start; the first fault in it, or None if the chain holds.
 
     ``head`` is the digest of the stream's last event, where it is known: without it, a change
-    to the last event and a missing tail go unnoticed. Nothing but ``prev`` is decoded.
+    to the last event and a missing tail go unnoticed. Nothing but the digests is decoded.
     """
     rest = iter(records)
     last: _Seen | None = None
@@ -68,21 +82,25 @@ def verify(records: Iterable[StoredRecord], head: str = "") -> Fault | None:
 
 def _see(record: StoredRecord) -> _Seen | None:
     try:
-        prev = _read_prev(record.payload)
-        return _Seen(record, prev, digest(record.topic, record.version, record.payload))
-    except (MsgspecError, ValueError, TypeError, AttributeError, RecursionError):
+        found = _read_link(record.payload)
+        now = found.erased or digest(record.topic, record.version, record.payload)
+        return _Seen(record, found.prev, now)
+    except (ValueError, TypeError, RecursionError):
         return None
 
 
-def _read_prev(payload: bytes) -> str:
+def _read_link(payload: bytes) -> _Link:
     """msgspec refuses halves of surrogate pairs even where it only skips them; json does not."""
     try:
-        return _read_link(payload).prev
+        return _decode_link(payload)
     except MsgspecError:
-        prev = json.loads(payload).get("prev", "")
-        if not isinstance(prev, str):
-            raise
-        return prev
+        found = json.loads(payload)
+    match found:
+        case dict():
+            named = _Link(found.get("prev", ""), found.get("erased", ""))
+            if isinstance(named.prev, str) and isinstance(named.erased, str):
+                return named
+    raise ValueError("no JSON object with digests")
 
 
 def _misplaced(expected: int, found: StoredRecord, rest: Iterator[StoredRecord]) -> Fault:

@@ -32,6 +32,7 @@ from .values import is_json
 _KINDS: Mapping[str, type[SessionEvent]] = {
     str(kind.__struct_config__.tag): kind for kind in get_args(SessionEvent)
 }
+_MISTAKEN = (MsgspecError, TypeError, AttributeError, RecursionError)
 _UNREADABLE = (
     MsgspecError,
     ValueError,
@@ -99,7 +100,7 @@ class Codec:
                 payload = b"{" + self._write(event)[self._tag_end[kind] :]
                 self._read[topic](payload)
                 return EncodedEvent(topic, payload)
-        except (UnicodeEncodeError, OverflowError, TypeError, RecursionError, MsgspecError):
+        except (ValueError, ArithmeticError, *_MISTAKEN):
             pass
         return EncodedEvent(topic, _with_tags(self._shapes[topic], event))
 
@@ -173,7 +174,7 @@ def _with_tags(shape: _Shape, event: SessionEvent) -> bytes:
         raise Unstorable(f"{topic}: {error}", path=topic) from None
     except RecursionError:
         raise Unstorable(f"{topic}: nested deeper than the stack allows here", path=topic) from None
-    except (MsgspecError, TypeError, ValueError) as error:
+    except (*_MISTAKEN, ValueError) as error:
         raise Unstorable(
             f"{topic}: {_field(error)} is not of its declared type ({type(error).__name__})",
             path=topic,

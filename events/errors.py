@@ -15,6 +15,8 @@
     │   └── CorruptEvent          a stored event can't be read, or the chain is broken
     ├── SessionError
     │   ├── SessionNotFound       no such session
+    │   ├── SessionExists         the id is taken
+    │   ├── CheckpointNotFound    the session was never at this step, version or time
     │   ├── UnknownAgent          the session's agent is not among the system's
     │   ├── NothingUnfinished     there is no turn to go on with
     │   ├── SessionReadOnly       the stream holds events this version does not know
@@ -24,6 +26,7 @@
     │   ├── ArgumentsRefused      edited arguments do not fit the tool
     │   ├── AgentDrifted          the agent is not what began the turn
     │   ├── SessionCrashed        its actor failed; the stream is as it was
+    │   ├── ErasureRefused        the content can't be erased now
     │   ├── IllegalTransition     the event can't happen in this state
     │   └── InputConflict         a key was used before, with another input
     ├── TurnError
@@ -172,6 +175,21 @@ class SessionNotFound(SessionError):
     code = "session-not-found"
 
 
+class SessionExists(SessionError):
+    """A session with this id exists already."""
+
+    code = "session-exists"
+
+    def __init__(self, session_id: str) -> None:
+        super().__init__(f"session {session_id!r} exists: choose another id", session_id=session_id)
+
+
+class CheckpointNotFound(SessionError):
+    """The session was never at this step, version or time."""
+
+    code = "checkpoint-not-found"
+
+
 class UnknownAgent(SessionError):
     """The session belongs to an agent that the system does not have."""
 
@@ -253,6 +271,12 @@ class SessionCrashed(SessionError):
     """The session's actor failed. Its stream is as it was; resume goes on from there."""
 
     code = "session-crashed"
+
+
+class ErasureRefused(SessionError):
+    """The content can't be erased, or not yet. Nothing was changed."""
+
+    code = "erasure-refused"
 
 
 class IllegalTransition(SessionError):

@@ -23,10 +23,12 @@ FinishReason: TypeAlias = Literal["stop", "max-steps", "budget"]
 
 class Event(Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True, tag_field="type"):
     """A fact. ``at`` is UTC; ``prev`` is the digest of the event before it in its stream, put in
-    when it is encoded (see ``chain``)."""
+    when it is encoded (see ``chain``). ``erased`` is the digest this event had before its content
+    was erased, empty where it was not: the event after it still carries that one."""
 
     at: datetime
     prev: str = ""
+    erased: str = ""
 
 
 class ForkOrigin(Struct, frozen=True, gc=False):
@@ -256,10 +258,12 @@ class ForkPatched(Event, frozen=True, tag="fork_patched"):
 
 
 class SessionRewound(Event, frozen=True, tag="session_rewound"):
-    """The conversation goes on from an earlier point: the first ``keep_entries`` messages."""
+    """The conversation goes on from an earlier point: the first ``keep_entries`` messages it had
+    before the last ``undoes`` changes that were no growth (turns dropped, rewinds and the like)."""
 
     keep_entries: int
     by: str = ""
+    undoes: int = 0
 
 
 class ToolResultsTrimmed(Event, frozen=True, tag="tool_results_trimmed"):
@@ -273,6 +277,16 @@ class ToolResultsTrimmed(Event, frozen=True, tag="tool_results_trimmed"):
 class SessionCleared(Event, frozen=True, tag="session_cleared"):
     """The conversation starts afresh; the stream keeps what was."""
 
+    by: str = ""
+
+
+class ContentErased(Event, frozen=True, tag="content_erased"):
+    """The content of the events at these versions was erased on request. ``left`` are the digests
+    of what stands there since, in the order of ``versions``."""
+
+    versions: tuple[int, ...]
+    left: tuple[str, ...] = ()
+    reason: str = ""
     by: str = ""
 
 
@@ -309,5 +323,6 @@ SessionEvent: TypeAlias = (
     | SessionRewound
     | ToolResultsTrimmed
     | SessionCleared
+    | ContentErased
 )
 AnyEvent: TypeAlias = SessionEvent | UnknownEvent

@@ -203,7 +203,7 @@ def _rebuilt(struct: _StructT, leaf: Callable[[Any], Any]) -> _StructT:
         value = getattr(struct, name)
         if not nested:
             changes[name] = leaf(value)
-        elif value is not None:
+        elif isinstance(value, tuple):
             changes[name] = tuple(map(item, value))
     return replace(struct, **changes)
 

@@ -4,14 +4,18 @@ Nothing here knows a store, a thread or a clock: a projection is a function of t
 nothing else. This layer imports ``events`` only.
 """
 
-from .checkpoint import Checkpoint, checkpoints
+from .auditing import Audit, Breach
+from .checkpoint import Checkpoint, Step, checkpoints, last_settled, steps
+from .growing import Growing
 from .phases import TRANSITIONS, Phase, check_transition
 from .read_model import MemoryRows, ReadModel, Rows, project
 from .session import evolve, fold
+from .snapshot import FOLD, Folded, dump_snapshot, load_snapshot
 from .state import (
     INITIAL,
     Approved,
     Decided,
+    Edit,
     EndedTurn,
     Gated,
     Halt,
@@ -29,16 +33,23 @@ from .state import (
 from .transcript import Transcript, check_transcript
 from .usage import SessionUsage, evolve_usage, fold_usage
 from .usage_by_day import DiscardedUsage, ModelUsage, ToolUsage, UsageByDay
+from .view import Pending, View
 
 __all__ = [
+    "FOLD",
     "INITIAL",
     "TRANSITIONS",
     "Approved",
+    "Audit",
+    "Breach",
     "Checkpoint",
     "Decided",
     "DiscardedUsage",
+    "Edit",
     "EndedTurn",
+    "Folded",
     "Gated",
+    "Growing",
     "Halt",
     "InDoubt",
     "KeyedInput",
@@ -46,6 +57,7 @@ __all__ = [
     "ModelUsage",
     "OpenCall",
     "OpenTurn",
+    "Pending",
     "Phase",
     "QueuedInput",
     "ReadModel",
@@ -56,15 +68,21 @@ __all__ = [
     "SessionUsage",
     "Settled",
     "Stage",
+    "Step",
     "ToolUsage",
     "Transcript",
     "UsageByDay",
+    "View",
     "check_transcript",
     "check_transition",
     "checkpoints",
+    "dump_snapshot",
     "evolve",
     "evolve_usage",
     "fold",
     "fold_usage",
+    "last_settled",
+    "load_snapshot",
     "project",
+    "steps",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -9,20 +10,24 @@ from msgspec.structs import replace
 
 from ..events.messages import AssistantMessage, Message, ToolCall, Usage
 from ..events.session import AgentConfigured
-from .state import Decided, EndedTurn, KeyedInput, OpenTurn, QueuedInput, SessionState
+from .growing import Growing
+from .state import Decided, Edit, EndedTurn, KeyedInput, OpenTurn, QueuedInput, SessionState
 from .transcript import Transcript
 
 
 class Folding:
     """A state in the making, so that a long fold does not copy it at each event. ``said`` are
-    the messages to come after the ``spoken`` ones of the transcript."""
+    the messages to come after the ``spoken`` ones of the transcript, ``began`` the places to come
+    after its ``starts``."""
 
     __slots__ = (
         "agent",
         "application",
+        "began",
         "configured",
         "decided",
         "discarded_usage",
+        "edits",
         "ended",
         "keyed",
         "queued",
@@ -30,6 +35,7 @@ class Folding:
         "rekeyed",
         "said",
         "spoken",
+        "starts",
         "tenant",
         "transcript",
         "turn",
@@ -55,12 +61,17 @@ class Folding:
         self.decided: Mapping[str, Decided] = state.decided
         self.rekeyed: dict[str, KeyedInput] | None = None
         self.redecided: dict[str, Decided] | None = None
+        self.starts: Growing[int] = state.starts
+        self.edits: Growing[Edit] = state.edits
         self.said: list[Message] = []
         self.spoken: int = len(state.transcript)
+        self.began: list[int] = []
 
     def folded(self) -> SessionState:
         if self.said:
             self.transcript = self.transcript.extended(self.said)
+        if self.began:
+            self.starts = self.starts.extended(self.began)
         return SessionState(
             self.agent,
             self.tenant,
@@ -76,6 +87,8 @@ class Folding:
             self.discarded_usage,
             self.application,
             self.unfolded,
+            self.starts,
+            self.edits,
         )
 
     @property
@@ -86,6 +99,31 @@ class Folding:
         """Go back to the first ``base`` messages."""
         self.transcript = self.transcript.extended(self.said).first(base)
         self.said, self.spoken = [], len(self.transcript)
+
+    def written(self) -> tuple[Transcript, Growing[int]]:
+        """All messages so far, and the places at which turns begin."""
+        self.transcript = self.transcript.extended(self.said)
+        self.starts = self.starts.extended(self.began)
+        self.said, self.spoken, self.began = [], len(self.transcript), []
+        return self.transcript, self.starts
+
+    def edit(self, kept: int, messages: Iterable[Message] = (), starts: Iterable[int] = ()) -> None:
+        """Let other messages, and turns that begin elsewhere, follow the first ``kept``
+        messages. What followed them is noted."""
+        transcript, places = self.written()
+        first = bisect_left(places, kept)
+        self.edits = self.edits.extended((Edit(kept, transcript[kept:], places[first:]),))
+        self.transcript, self.spoken, self.said = transcript.first(kept), kept, list(messages)
+        self.starts, self.began = places.first(first), list(starts)
+
+    def forget_ended(self, kept: int) -> None:
+        """Forget how turns ended whose messages are not all among the first ``kept``: their
+        keys are free."""
+        if self.ended is not None and self.ended.length > kept:
+            self.ended = None
+        for key, known in [*(self.keyed if self.rekeyed is None else self.rekeyed).items()]:
+            if known.ended is not None and known.ended.length > kept:
+                del self.own_keys()[key]
 
     def take(self, ids: tuple[str, ...]) -> tuple[QueuedInput, ...]:
         """Take these inputs out of the queue."""

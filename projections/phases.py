@@ -16,16 +16,21 @@ from ..events.session import (
     ApprovalRequested,
     ApprovalResolved,
     ApprovalWithdrawn,
+    ContentErased,
     Event,
+    ForkPatched,
     InputApplied,
     InputQueued,
     InputWithdrawn,
     ModelCallDiscarded,
     ModelTurnRecorded,
+    SessionCleared,
+    SessionRewound,
     SessionStarted,
     StateChanged,
     ToolCallStarted,
     ToolResultRecorded,
+    ToolResultsTrimmed,
     TurnAborted,
     TurnFailed,
     TurnFinished,
@@ -56,6 +61,8 @@ _ANYWHERE: Mapping[type[Event], Phase | None] = {
     InputWithdrawn: None,
     AgentConfigured: None,
     StateChanged: None,
+    ToolResultsTrimmed: None,
+    ContentErased: None,
 }
 _DECISIONS: tuple[type[Event], ...] = (ApprovalResolved, ApprovalWithdrawn)
 
@@ -71,7 +78,9 @@ def _phase(
 
 
 TRANSITIONS: Mapping[Phase, Mapping[type[Event], frozenset[Phase] | None]] = {
-    Phase.IDLE: _phase(SessionStarted, MODEL=(TurnStarted,)),
+    Phase.IDLE: _phase(
+        SessionStarted, ForkPatched, SessionRewound, SessionCleared, MODEL=(TurnStarted,)
+    ),
     Phase.MODEL: _phase(
         InputApplied,
         ModelCallDiscarded,
@@ -80,13 +89,13 @@ TRANSITIONS: Mapping[Phase, Mapping[type[Event], frozenset[Phase] | None]] = {
         TOOLS=(ModelTurnRecorded,),
         ANSWERED=(ModelTurnRecorded,),
         IDLE=(TurnFinished, TurnFailed, TurnAborted),
-        HALTED=(TurnFailed, TurnAborted),
+        HALTED=(TurnFailed, TurnAborted, SessionStarted),
     ),
     Phase.ANSWERED: _phase(
         AgentDriftDetected,
         ANSWERED=(TurnResumed,),
         IDLE=(TurnFinished, TurnAborted),
-        HALTED=(TurnAborted,),
+        HALTED=(TurnAborted, SessionStarted),
     ),
     Phase.TOOLS: _phase(
         ToolCallStarted,
@@ -95,7 +104,7 @@ TRANSITIONS: Mapping[Phase, Mapping[type[Event], frozenset[Phase] | None]] = {
         TOOLS=(ToolResultRecorded, TurnResumed, ApprovalRequested, *_DECISIONS),
         PAUSED=(ToolResultRecorded, ApprovalRequested, *_DECISIONS),
         IDLE=(TurnFailed, TurnAborted),
-        HALTED=(TurnFailed, TurnAborted),
+        HALTED=(TurnFailed, TurnAborted, SessionStarted),
     ),
     Phase.PAUSED: _phase(
         AgentDriftDetected,
@@ -104,9 +113,11 @@ TRANSITIONS: Mapping[Phase, Mapping[type[Event], frozenset[Phase] | None]] = {
         TOOLS=(ToolResultRecorded, ToolCallStarted, *_DECISIONS),
         PAUSED=(ToolResultRecorded, TurnResumed, *_DECISIONS),
         IDLE=(TurnAborted,),
-        HALTED=(TurnAborted,),
+        HALTED=(TurnAborted, SessionStarted),
     ),
     Phase.HALTED: _phase(
+        SessionStarted,
+        ForkPatched,
         AgentDriftDetected,
         ToolResultRecorded,
         ApprovalWithdrawn,

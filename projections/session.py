@@ -27,16 +27,21 @@ from ..events.session import (
     ApprovalRequested,
     ApprovalResolved,
     ApprovalWithdrawn,
+    ContentErased,
     Event,
+    ForkPatched,
     InputApplied,
     InputQueued,
     InputWithdrawn,
     ModelCallDiscarded,
     ModelTurnRecorded,
+    SessionCleared,
+    SessionRewound,
     SessionStarted,
     StateChanged,
     ToolCallStarted,
     ToolResultRecorded,
+    ToolResultsTrimmed,
     TurnAborted,
     TurnFailed,
     TurnFinished,
@@ -44,7 +49,7 @@ from ..events.session import (
     TurnStarted,
     UnknownEvent,
 )
-from . import deciding
+from . import deciding, editing
 from .folding import Folding
 from .state import (
     ABORTED,
@@ -95,9 +100,27 @@ def _unfolded(folding: Folding, event: AnyEvent) -> None:
     folding.unfolded = folding.unfolded or topic
 
 
+def _edited(edit: Callable[[Folding, E_], bool]) -> Callable[[Folding, E_], None]:
+    """The rule of an event that changes the conversation, unless it has no place there."""
+
+    def rule(folding: Folding, event: E_) -> None:
+        if not edit(folding, event):
+            _unfolded(folding, event)  # type: ignore[arg-type]
+
+    return rule
+
+
 @_on(SessionStarted)
 def _started(folding: Folding, event: SessionStarted) -> None:
     folding.agent, folding.tenant = event.agent, event.tenant
+    if event.forked_from is not None:
+        editing.forked(folding, event)
+
+
+_on(ForkPatched)(_edited(editing.patched))
+_on(SessionRewound)(_edited(editing.rewound))
+_on(SessionCleared)(_edited(editing.cleared))
+_on(ToolResultsTrimmed)(_edited(editing.trimmed))
 
 
 @_on(AgentConfigured)
@@ -141,6 +164,7 @@ def _turn_started(folding: Folding, event: TurnStarted) -> None:
         fingerprint=event.fingerprint,
     ).at_work(event.at)
     folding.turns += 1
+    folding.began.append(base)
     folding.said += [UserMessage(each.content) for each in inputs]
 
 
@@ -255,6 +279,11 @@ def _drifted(folding: Folding, event: AgentDriftDetected) -> None:
     pass
 
 
+@_on(ContentErased)
+def _erased(folding: Folding, event: ContentErased) -> None:
+    pass
+
+
 @_on(TurnFinished)
 def _turn_finished(folding: Folding, event: TurnFinished) -> None:
     if (turn := folding.turn) is None:
@@ -296,7 +325,8 @@ def _turn_aborted(folding: Folding, event: TurnAborted) -> None:
 
 def _drop(folding: Folding, turn: OpenTurn) -> None:
     folding.turn = None
-    folding.take_back(turn.base)
+    if folding.length > turn.base:
+        folding.edit(turn.base)
 
 
 def _staged(calls: tuple[OpenCall, ...], call_id: str, stage: Stage) -> tuple[OpenCall, ...]:

@@ -14,12 +14,14 @@ from ..events.messages import (
     NO_USAGE,
     AssistantMessage,
     Content,
+    Message,
     Policy,
     ToolCall,
     ToolMessage,
     Usage,
 )
 from ..events.session import AgentConfigured, Budget, FinishReason, Owner, Status
+from .growing import Growing
 from .phases import Phase
 from .transcript import Transcript
 
@@ -89,6 +91,7 @@ class QueuedInput(Struct, frozen=True, gc=False):
 
 
 ABORTED = "aborted"
+FORKED = "forked"
 
 
 class Halt(Struct, frozen=True, gc=False):
@@ -117,7 +120,7 @@ class OpenTurn(Struct, frozen=True, gc=False):
     broken: int = 0
     recoveries: int = 0
     fingerprint: str = ""
-    active: float = 0
+    active: float = 0.0
     clock: datetime | None = None
     calls: tuple[OpenCall, ...] = ()
     tool_calls: int = 0
@@ -190,8 +193,9 @@ class OpenTurn(Struct, frozen=True, gc=False):
 
     @property
     def aborted(self) -> bool:
-        """Whether it was stopped on purpose, and is kept."""
-        return self.halt is not None and self.halt.code == ABORTED
+        """Whether it was stopped on purpose, and is kept: by its owner, or since it is a fork's,
+        which goes on when it is told to."""
+        return self.halt is not None and self.halt.code in (ABORTED, FORKED)
 
 
 class EndedTurn(Struct, frozen=True, gc=False):
@@ -221,10 +225,20 @@ class Decided(Struct, frozen=True, gc=False):
     note: str = ""
 
 
+class Edit(Struct, frozen=True, gc=False):
+    """A change of the conversation that was no growth: what followed the first ``kept`` messages
+    was ``removed``, with the turns that began at ``starts``."""
+
+    kept: int
+    removed: tuple[Message, ...]
+    starts: tuple[int, ...]
+
+
 class SessionState(Struct, frozen=True, gc=False):
     """The fold of a session's stream. ``transcript`` includes the open turn's messages;
-    ``ended`` is the last turn that joined the conversation; ``unfolded`` is the topic of the first
-    event this version can't fold."""
+    ``ended`` is the last turn that joined the conversation; ``starts`` are the places in the
+    transcript at which turns begin; ``edits`` are the changes of it that were no growth;
+    ``unfolded`` is the topic of the first event this version can't fold."""
 
     agent: str = ""
     tenant: str = ""
@@ -240,6 +254,8 @@ class SessionState(Struct, frozen=True, gc=False):
     discarded_usage: Usage = NO_USAGE
     application: Any = None
     unfolded: str = ""
+    starts: Growing[int] = Growing()
+    edits: Growing[Edit] = Growing()
 
     @property
     def phase(self) -> Phase:

@@ -8,17 +8,28 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ..events.messages import Usage
-from ..events.session import AnyEvent, ModelCallDiscarded, ModelTurnRecorded
+from ..events.session import (
+    AnyEvent,
+    ForkOrigin,
+    ModelCallDiscarded,
+    ModelTurnRecorded,
+    SessionStarted,
+)
 
 
 class SessionUsage(Struct, frozen=True):
     """Tokens of recorded model turns, in all and by model; and, apart, those of answers that
-    were thrown away, where the provider told."""
+    were thrown away, where the provider told. ``inherited`` are those of the recorded ones that
+    a fork has from its source."""
 
     recorded: Usage = Usage()
     discarded: Usage = Usage()
     model_calls: int = 0
     by_model: Mapping[str, Usage] = {}
+    inherited: Usage = Usage()
+
+
+_NONE = SessionUsage()
 
 
 def evolve_usage(usage: SessionUsage, event: AnyEvent) -> SessionUsage:
@@ -34,13 +45,14 @@ def evolve_usage(usage: SessionUsage, event: AnyEvent) -> SessionUsage:
             )
         case ModelCallDiscarded(usage=Usage() as wasted):
             return replace(usage, discarded=usage.discarded + wasted)
+        case SessionStarted(forked_from=ForkOrigin()):
+            return replace(usage, inherited=usage.recorded)
         case _:
             return usage
 
 
-def fold_usage(events: Iterable[AnyEvent]) -> SessionUsage:
+def fold_usage(events: Iterable[AnyEvent], usage: SessionUsage = _NONE) -> SessionUsage:
     """The usage after all of ``events``."""
-    usage = SessionUsage()
     for event in events:
         usage = evolve_usage(usage, event)
     return usage

@@ -14,7 +14,8 @@ from .port import (
     EventStore,
     RowChange,
     SessionRow,
-    StreamEnd,
+    Snapshot,
+    Snapshots,
     Subscription,
 )
 from .read_models import ReadModelTable, ReadModelTables
@@ -32,7 +33,8 @@ __all__ = [
     "RowChange",
     "SQLiteStore",
     "SessionRow",
-    "StreamEnd",
+    "Snapshot",
+    "Snapshots",
     "Subscription",
     "open_store",
 ]

@@ -29,8 +29,10 @@ from ..events.errors import (
 )
 from ..events.session import Status
 from .copying import CopyConformance
-from .keeping import ReadModelConformance
+from .keeping import KeepingConformance
 from .port import Append, Appended, RowChange
+from .read_model_cases import ReadModelConformance
+from .snapshotting import SnapshotConformance
 from .specimens import (
     ALIKE,
     NO_IDS,
@@ -48,7 +50,9 @@ from .specimens import (
 )
 
 
-class StoreConformance(CopyConformance, ReadModelConformance):
+class StoreConformance(
+    CopyConformance, KeepingConformance, SnapshotConformance, ReadModelConformance
+):
     """Hold the store that ``open_store`` opens to the contract of ``EventStore``.
 
     ``durable`` says whether opening with the same ``tmp_path`` again, also while it is open,

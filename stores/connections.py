@@ -86,12 +86,14 @@ class WriteConnection:
             connection.execute("PRAGMA journal_size_limit = 16000000")
             # The writer waits for others in its own way.
             connection.execute("PRAGMA busy_timeout = 0")
-            _grow_log(connection, self._path)
+            # What is deleted or erased is to be gone, not only forgotten.
+            connection.execute("PRAGMA secure_delete = ON")
+            grow_log(connection, self._path)
             undo.pop_all()
             return connection.cursor()
 
 
-def _grow_log(connection: sqlite3.Connection, path: Path) -> None:
+def grow_log(connection: sqlite3.Connection, path: Path) -> None:
     """Make a new log as long as it gets before it is used again from its start. Until then each
     commit makes it longer, and waits for the file system to record that too."""
     with suppress(OSError, sqlite3.OperationalError):  # then it grows as it is used

@@ -26,6 +26,7 @@ from .replaying import replay_stream
 from .schema import prepare
 from .subscription import Listeners, LogSubscription
 from .transaction import Writer
+from .upkeep import Compaction
 
 
 class SessionDatastore(SQLiteDatastore, ProcessBound):
@@ -53,6 +54,7 @@ class SessionDatastore(SQLiteDatastore, ProcessBound):
             lend = self._own.lend
         self._writer = Writer(lend, self.place, timeout)
         self._committer = Committer(self._commit)
+        self._compaction = Compaction(lend, path, self.place, timeout)
         self._connect_a_reader()
 
     def _connect_a_reader(self) -> None:
@@ -67,6 +69,12 @@ class SessionDatastore(SQLiteDatastore, ProcessBound):
         """What takes the writes."""
         self._check_process()
         return self._committer
+
+    @property
+    def compaction(self) -> Compaction:
+        """What makes it small."""
+        self._check_process()
+        return self._compaction
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Cursor]:

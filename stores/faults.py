@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 from eventsourcing.domain import EventSourcingError
 from eventsourcing.persistence import ConnectionPoolClosedError, ConnectionUnavailableError
+from msgspec import MsgspecError
 
 from ..events.errors import NotAStore, StoreBusy, StoreClosed, StoreError, StoreUnavailable
 
@@ -22,11 +23,14 @@ def store_error(error: Exception, place: str) -> StoreError:
 
 @contextmanager
 def store_errors(place: str) -> Iterator[None]:
-    """Whatever SQLite or a pool raises within is raised as a ``StoreError``."""
+    """Whatever SQLite or a pool raises within is raised as a ``StoreError``, and so is what comes
+    of columns that hold what was never written there."""
     try:
         yield
     except (sqlite3.Error, EventSourcingError) as error:
         raise store_error(error, place) from error
+    except (MsgspecError, UnicodeError, ArithmeticError) as error:
+        raise _damaged(place) from error
 
 
 def closed(place: str) -> StoreClosed:
@@ -85,11 +89,15 @@ def _of_sqlite(error: sqlite3.Error, place: str) -> StoreError:
                 "and try again"
             )
         case sqlite3.SQLITE_CORRUPT:
-            return StoreUnavailable(
-                f"{place} is damaged; restore a backup, or save what can be read with "
-                "the sqlite3 program's .recover"
-            )
+            return _damaged(place)
         case sqlite3.SQLITE_NOTADB:
             return NotAStore(f"{place} is no SQLite database; give the path of another file")
         case _:
             return StoreError(f"{place}: SQLite refused ({name})")
+
+
+def _damaged(place: str) -> StoreUnavailable:
+    return StoreUnavailable(
+        f"{place} is damaged; restore a backup, or save what can be read with the sqlite3 "
+        "program's .recover"
+    )

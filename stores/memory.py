@@ -5,20 +5,23 @@ Everything in here is immutable but the containers, and no container leaves.
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Callable, Generator, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Generator, Mapping, Sequence
 from operator import attrgetter
 from threading import RLock
 
-from ..events.envelope import Replay, StoredRecord
+from msgspec.structs import replace
+
+from ..events.envelope import EncodedEvent, Replay, StoredRecord
 from ..events.errors import SessionDeleted, StoreClosed, StoreError, WrongExpectedVersion
 from ..events.identifiers import check_session_id
 from ..events.session import ForkOrigin, Status
+from .memory_snapshots import MemorySnapshots
 from .memory_tables import MemoryTables
-from .port import Append, Appended, SessionRow, StreamEnd
+from .port import Append, Appended, SessionRow
 from .read_models import ReadModelTables
 from .subscription import Listeners, LogSubscription
-from .validity import check_append
+from .validity import check_append, check_erasure
 
 
 class MemoryStore:
@@ -35,15 +38,16 @@ class MemoryStore:
         self._position = self._generation = 0
         self._closed = False
         self._listeners = Listeners()
+        self.snapshots: MemorySnapshots = MemorySnapshots(self._opened, self._version_of)
         self.read_models: ReadModelTables = MemoryTables(self._opened, self._end)
 
     def append(self, append: Append) -> Appended:
         check_append(append)
         with self._opened():
+            prefix = self._prefix(append.copied)
             stream = self._streams.get(append.session_id, [])
             if append.session_id in self._tombstones:
                 raise SessionDeleted(append.session_id)
-            prefix = self._prefix(append.copied)
             if len(stream) != (0 if append.copied else append.expected_version):
                 return _written_before(append, stream)
             records = self._records(append, prefix)
@@ -111,11 +115,6 @@ class MemoryStore:
         rows.sort(key=attrgetter("updated"), reverse=True)
         return tuple(rows if limit is None else rows[: max(limit, 0)])
 
-    def streams(self, *, after: str = "", limit: int = 1000) -> Sequence[StreamEnd]:
-        with self._opened():
-            ids = sorted(each for each in self._streams if each > after)[: max(limit, 0)]
-            return [StreamEnd(each, len(self._streams[each])) for each in ids]
-
     def restore(self, row: SessionRow) -> bool:
         with self._opened():
             stands = 0 < len(self._streams.get(row.session_id, ())) == row.version
@@ -136,7 +135,29 @@ class MemoryStore:
                 del self._rows[session_id]
                 self._tombstones.add(session_id)
                 self._log = [record for record in self._log if record.session_id != session_id]
+                self.snapshots.drop(session_id)
             return len(stream)
+
+    def erase(self, append: Append, payloads: Mapping[int, EncodedEvent]) -> Appended:
+        check_erasure(append, payloads)
+        with self._opened():
+            appended = self.append(append)
+            for version, (topic, payload) in payloads.items():
+                self._put(append.session_id, version, topic, bytes(payload))
+            return appended
+
+    def stream_ids(self, *, after: str = "", limit: int = 1000) -> Sequence[str]:
+        with self._opened():
+            above = sorted(each for each in self._streams if each > after)
+            return tuple(above[: max(limit, 0)])
+
+    def check(self) -> Sequence[str]:
+        with self._opened():
+            return ()
+
+    def compact(self) -> int:
+        with self._opened():
+            return 0
 
     def next_generation(self) -> int:
         with self._opened():
@@ -147,10 +168,22 @@ class MemoryStore:
         self._closed = True
         self._listeners.close()
 
+    def _put(self, session_id: str, version: int, topic: str, payload: bytes) -> None:
+        stream, row = self._streams[session_id], self._rows[session_id]
+        before = stream[version - 1]
+        record = before._replace(topic=topic, payload=payload)
+        stream[version - 1] = record
+        self._log[bisect_left(self._log, record.position, key=attrgetter("position"))] = record
+        grown = len(payload) - len(before.payload)
+        self._rows[session_id] = replace(row, size=row.size + grown)
+
     def _opened(self) -> RLock:
         if self._closed:
             raise StoreClosed("the memory store was closed; make a new one")
         return self._lock
+
+    def _version_of(self, session_id: str) -> int:
+        return len(self._streams.get(session_id, ()))
 
     def _end(self) -> int:
         return self._log[-1].position if self._log else 0

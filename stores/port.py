@@ -8,9 +8,9 @@ version.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from msgspec import Struct
 
@@ -71,11 +71,30 @@ class SessionRow(Struct, frozen=True, gc=False):
     forked_from: ForkOrigin | None = None
 
 
-class StreamEnd(Struct, frozen=True, gc=False):
-    """A stream that has events, and the version of the last."""
+class Snapshot(NamedTuple):
+    """The fold of a stream up to ``version``, as bytes; ``fold`` tells which code made it."""
 
     session_id: str
     version: int
+    fold: int
+    payload: bytes
+
+
+class Snapshots(Protocol):
+    """The snapshots of a store. Its methods raise what those of the store raise."""
+
+    def latest(self, session_id: str, *, fold: int, upto: int | None = None) -> Snapshot | None:
+        """The last snapshot of a stream, or the last at a version up to ``upto``, that this code
+        made; None where there is none."""
+        ...
+
+    def keep(self, snapshot: Snapshot) -> bool:
+        """Keep it in place of those that older code made; false where the stream does not reach
+        so far, or is gone."""
+        ...
+
+    def drop(self, session_id: str) -> None:
+        """Drop all snapshots of a session."""
 
 
 class Subscription(Protocol):
@@ -102,6 +121,11 @@ class EventStore(Protocol):
     @property
     def durable(self) -> bool:
         """Whether events outlive the process."""
+        ...
+
+    @property
+    def snapshots(self) -> Snapshots:
+        """Folds kept beside the streams, to save time."""
         ...
 
     def append(self, append: Append) -> Appended:
@@ -154,11 +178,6 @@ class EventStore(Protocol):
         """Rows that match every filter given, the last updated first."""
         ...
 
-    def streams(self, *, after: str = "", limit: int = 1000) -> Sequence[StreamEnd]:
-        """The streams that have events, in the order of their ids, at most ``limit`` of those
-        after ``after``; also those without a row."""
-        ...
-
     def restore(self, row: SessionRow) -> bool:
         """Put a row that was made from the stream beside it, in place of any other, if the stream
         ends at ``row.version``; whether it does. A deleted session stays deleted."""
@@ -176,6 +195,34 @@ class EventStore(Protocol):
     @property
     def read_models(self) -> ReadModelTables:
         """The tables of read models, kept beside the streams."""
+        ...
+
+    def erase(self, append: Append, payloads: Mapping[int, EncodedEvent]) -> Appended:
+        """Append, and in the same transaction put these events in the place of those that stand
+        at their versions, in such a way that no trace of those is left once the store has been
+        compacted. Snapshots of the session go.
+
+        Raises what ``append`` raises, and ``ValueError`` where nothing stands at a version; then
+        nothing was changed. The same erasure again succeeds again.
+        """
+        ...
+
+    def stream_ids(self, *, after: str = "", limit: int = 1000) -> Sequence[str]:
+        """The ids of all streams that have events, from the first above ``after`` on, in the
+        order of their code points; at most ``limit``. Read from the events alone."""
+        ...
+
+    def check(self) -> Sequence[str]:
+        """What is wrong with the medium itself, in words; empty where nothing is. What streams
+        hold is not looked at."""
+        ...
+
+    def compact(self) -> int:
+        """Give back the space of what was deleted and erased; how many bytes. Streams, positions
+        and rows stay as they are; appends wait meanwhile.
+
+        Raises ``StoreBusy`` where others are at work for too long, and ``StoreUnavailable`` where
+        the medium has no room for the copy. Interrupted at any moment, it has done nothing."""
         ...
 
     def next_generation(self) -> int:

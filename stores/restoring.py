@@ -1,22 +1,13 @@
-"""Rows beside streams that are put back, in SQL: which streams there are, and one row."""
+"""The row beside a stream, put back, in SQL."""
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
-
-from msgspec.json import Decoder
 
 from ..events.approvals import dump_approvals
-from .port import SessionRow, StreamEnd
+from .port import SessionRow
 from .rows import microseconds
 
-# The index beside the events answers it, and a page comes as one row: see ``pages``.
-STREAMS = (
-    "SELECT json_group_array(json_array(id, version)) FROM ("
-    "SELECT originator_id AS id, max(originator_version) AS version FROM stored_events "
-    "WHERE originator_id > ? GROUP BY originator_id ORDER BY originator_id LIMIT ?)"
-)
 VERSION = "SELECT max(originator_version) FROM stored_events WHERE originator_id = ?"
 RESTORE = (
     "INSERT INTO sessions (id, version, status, agent, tenant, created, updated, approvals, "
@@ -27,14 +18,6 @@ RESTORE = (
     "size = excluded.size, parent = excluded.parent, shared = excluded.shared "
     "WHERE deleted IS NULL"
 )
-
-_pairs = Decoder(list[tuple[str, int]]).decode
-
-
-def list_streams(cursor: sqlite3.Cursor, after: str, limit: int) -> Sequence[StreamEnd]:
-    """The streams that have events and ids after ``after``, at most ``limit``."""
-    (found,) = cursor.execute(STREAMS, (after, max(limit, 0))).fetchone()
-    return [StreamEnd(*pair) for pair in _pairs(found)]
 
 
 def restore(cursor: sqlite3.Cursor, row: SessionRow) -> bool:

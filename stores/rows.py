@@ -39,6 +39,14 @@ BURY = (
 HEAD = "SELECT version, deleted FROM sessions WHERE id = ?"
 FORGET = "DELETE FROM stored_events WHERE originator_id = ?"
 FORGET_SNAPSHOTS = "DELETE FROM snapshots WHERE id = ?"
+ERASE = (
+    "UPDATE stored_events SET topic = ?, state = ? "
+    "WHERE originator_id = ? AND originator_version = ?"
+)
+WEIGH_ANEW = (
+    "UPDATE sessions SET size = (SELECT sum(length(state)) FROM stored_events "
+    "WHERE originator_id = sessions.id) WHERE id = ?"
+)
 DRAW = "UPDATE generations SET last = last + 1"
 DRAWN = "SELECT last FROM generations"
 

@@ -60,7 +60,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         version INTEGER NOT NULL,
         fold INTEGER NOT NULL,
         state BLOB NOT NULL,
-        UNIQUE (id, version))""",
+        UNIQUE (id, version, fold))""",
         """CREATE TABLE read_models (
         generation INTEGER PRIMARY KEY AUTOINCREMENT,
         name TEXT NOT NULL,

@@ -3,30 +3,33 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from threading import Lock
 
-from ..events.envelope import Replay, StoredRecord
+from ..events.envelope import EncodedEvent, Replay, StoredRecord
 from ..events.errors import NotAStore, StoreClosed, StoreError
 from ..events.identifiers import check_session_id
 from ..events.session import Status
 from .appending import write_once
 from .connections import Synchronous
 from .datastore import SessionDatastore
+from .erasing import write_erasure
 from .faults import closed
 from .pages import read_log, read_stream
-from .port import Append, Appended, SessionRow, StreamEnd
+from .port import Append, Appended, SessionRow
 from .read_models import ReadModelTables
 from .recorder import SessionRecorder
 from .replaying import replay_stream
-from .restoring import list_streams, restore
+from .restoring import restore
 from .rows import bury, draw_generation, find_session, list_sessions
+from .snapshots import SQLiteSnapshots
 from .sqlite_tables import SQLiteTables
 from .subscription import LogSubscription
-from .validity import check_append
+from .upkeep import examine, list_stream_ids
+from .validity import check_append, check_erasure
 
 
 class SQLiteStore:
@@ -53,6 +56,7 @@ class SQLiteStore:
         self._reopening = Lock()
         self._closed = False
         self._datastore = self._open()
+        self.snapshots: SQLiteSnapshots = SQLiteSnapshots(self._opened)
 
     @property
     def durable(self) -> bool:
@@ -117,10 +121,6 @@ class SQLiteStore:
         with self._opened().reading() as cursor:
             return list_sessions(cursor, wanted, limit)
 
-    def streams(self, *, after: str = "", limit: int = 1000) -> Sequence[StreamEnd]:
-        with self._opened().reading() as cursor:
-            return list_streams(cursor, after, limit)
-
     def restore(self, row: SessionRow) -> bool:
         check_session_id(row.session_id)
         return self._opened().writes.write(partial(restore, row=row))
@@ -130,6 +130,22 @@ class SQLiteStore:
         at = datetime.now(UTC)
         forget = partial(bury, session_id=session_id, at=at, expected_version=expected_version)
         return self._opened().writes.write(forget)
+
+    def erase(self, append: Append, payloads: Mapping[int, EncodedEvent]) -> Appended:
+        check_erasure(append, payloads)
+        erasure = partial(write_erasure, append=append, payloads=payloads)
+        return self._opened().writes.write(erasure)
+
+    def stream_ids(self, *, after: str = "", limit: int = 1000) -> Sequence[str]:
+        with self._opened().reading() as cursor:
+            return list_stream_ids(cursor, after, limit)
+
+    def check(self) -> Sequence[str]:
+        with self._opened().reading() as cursor:
+            return examine(cursor)
+
+    def compact(self) -> int:
+        return self._opened().compaction.run()
 
     def next_generation(self) -> int:
         return self._opened().writes.write(draw_generation)

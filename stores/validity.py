@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from ..events.envelope import EncodedEvent
 from ..events.identifiers import check_session_id
 from .port import Append
 
@@ -17,3 +20,12 @@ def check_append(append: Append) -> None:
             raise ValueError("what is copied ends at the expected version, which is 1 or more")
     if append.row.at.tzinfo is None:
         raise ValueError("the time of an append needs a time zone; use UTC")
+
+
+def check_erasure(append: Append, payloads: Mapping[int, EncodedEvent]) -> None:
+    """The same, for an append that puts events in the place of others."""
+    check_append(append)
+    if append.copied is not None:
+        raise ValueError("an erasure copies nothing")
+    if not all(0 < version <= append.expected_version for version in payloads):
+        raise ValueError("what is erased stands in the stream: its versions are known")

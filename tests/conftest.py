@@ -8,9 +8,8 @@ import pytest
 from hypothesis import settings
 
 # The public suite for stores asserts as a test does, and is to fail as legibly.
-pytest.register_assert_rewrite(
-    "turnstream.stores.conformance", "turnstream.stores.copying", "turnstream.stores.keeping"
-)
+for suite in ("conformance", "copying", "snapshotting", "keeping", "read_model_cases"):
+    pytest.register_assert_rewrite(f"turnstream.stores.{suite}")
 
 # Hypothesis times single examples. On a busy machine that fails tests at random; pytest's
 # time-out bounds the test as a whole.

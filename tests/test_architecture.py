@@ -56,7 +56,10 @@ CLOCKS_AND_DICE = {"now", "today", "utcnow", "uuid1", "uuid4"}
 
 PACKAGE = sorted(path for layer in LAYERS for path in (ROOT / layer).rglob("*.py"))
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
-PURE_PARTS = {"approving", "commands", "decider", "draft", "drift", "inputs", "stopping"}
+PURE_PARTS = {
+    *("approving", "commands", "decider", "draft", "drift", "editing", "inputs", "patching"),
+    "stopping",
+}
 PURE = [
     path
     for path in PACKAGE

@@ -19,7 +19,8 @@ def main() -> None:
             # A terminal with a small alphabet gets escapes; it is no reason to fail.
             stream.reconfigure(errors="backslashreplace")
     try:
-        from . import commands, deciding, rebuilding  # noqa: F401 - each adds its own to the app
+        # Each adds its own to the app.
+        from . import commands, deciding, rebuilding, retaining, travelling, verifying  # noqa: F401
         from .app import app
 
         app(prog_name="turnstream")

@@ -27,9 +27,20 @@ def encodable(name: str | None) -> str | None:
     return name
 
 
+def encodable_ids(ids: list[str] | None) -> list[str] | None:
+    """The ids, if all of them are text."""
+    for each in ids or ():
+        encodable(each)
+    return ids
+
+
 StoreUrl = Annotated[
     str,
     typer.Option("--store", envvar="TURNSTREAM_STORE", metavar="URL", help="The store's address."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON value a line.")]
+AtStep = Annotated[int | None, typer.Option("--step", min=0, help="When this step ended.")]
+AtVersion = Annotated[
+    int | None, typer.Option("--version", min=1, help="Right after this version.")
+]
 SessionId = Annotated[str, typer.Argument(metavar="ID", help="The session's id.")]

@@ -13,10 +13,12 @@ from typer.core import TyperGroup
 
 from ...events.errors import (
     ApprovalNotFound,
+    CheckpointNotFound,
     InvalidSessionId,
     NotAStore,
     NotSupported,
     SessionDeleted,
+    SessionExists,
     SessionNotFound,
     TurnstreamError,
 )
@@ -26,10 +28,12 @@ WRONG, MISUSED, INTERRUPTED, UNREAD = 1, 2, 130, 141
 
 _MISUSE = (
     ApprovalNotFound,
+    CheckpointNotFound,
     InvalidSessionId,
     NotAStore,
     NotSupported,
     SessionDeleted,
+    SessionExists,
     SessionNotFound,
 )
 

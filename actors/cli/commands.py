@@ -14,7 +14,8 @@ from ...events.errors import CorruptEvent
 from ...events.session import AnyEvent, Status
 from ...projections import fold
 from ...stores import EventStore, SessionRow
-from .app import AsJson, SessionId, StoreUrl, app, encodable
+from ..viewing import point, version_at
+from .app import AsJson, AtStep, AtVersion, SessionId, StoreUrl, app, encodable
 from .boundary import WRONG
 from .chats import has_lines, read_chats
 from .conversation import conversation, session_fields
@@ -104,16 +105,28 @@ def events(
 
 
 @app.command()
-def show(id: SessionId, *, store: StoreUrl = DEFAULT_STORE, as_json: AsJson = False) -> None:
-    """Show a session's conversation, and what is unfinished in it."""
+def show(
+    id: SessionId,
+    *,
+    store: StoreUrl = DEFAULT_STORE,
+    step: AtStep = None,
+    version: AtVersion = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show a session's conversation, and what is unfinished in it: now, or then."""
+    if step is not None and version is not None:
+        raise typer.BadParameter("give --step or --version, not both")
     with store_to_read(store) as opened:
         row = existing_session(opened, id)
-        state = fold(_event(record) for record in _records(opened, row, 0))
+        events = [_event(record) for record in _records(opened, row, 0)]
+    at = point(version, step)
+    upto = len(events) if at is None else version_at(id, events, at)
+    state = fold(events[:upto])
     if as_json:
-        write_line(json_line(session_fields(id, row.version, state)))
+        write_line(json_line(session_fields(id, upto, state)))
         return
     lines = screen()
-    for line in conversation(id, row.version, state):
+    for line in conversation(id, upto, state):
         lines.print(line)
 
 

@@ -11,6 +11,8 @@ from ...events.messages import Content, FilePart, ImagePart, Part, TextPart, Too
 from ...events.session import (
     AgentConfigured,
     AnyEvent,
+    ForkOrigin,
+    ForkPatched,
     InputQueued,
     ModelTurnRecorded,
     Owner,
@@ -25,21 +27,19 @@ from ...events.session import (
 )
 from .text import quoted, readable
 
-_ENVELOPE = ("at", "prev")
+_ENVELOPE = ("at", "prev", "erased")
 
 
 def summary(event: AnyEvent) -> str:
     """What the event says; text of any length, with stored text in it as it is."""
     match event:
-        case SessionStarted(agent=agent, forked_from=None):
-            return f"agent {agent}"
+        case SessionStarted():
+            return _begun(event)
         case AgentConfigured(name=name, model=model, tools=tools):
             return f"{name}: model {model}, tools {_listed(tool.name for tool in tools)}"
         case InputQueued(content=content):
             return content_text(content)
-        case TurnStarted(turn_id=turn_id, owner=owner):
-            return f"{turn_id} on {_node(owner)}"
-        case TurnResumed(turn_id=turn_id, owner=owner):
+        case TurnStarted(turn_id=turn_id, owner=owner) | TurnResumed(turn_id=turn_id, owner=owner):
             return f"{turn_id} on {_node(owner)}"
         case ModelTurnRecorded():
             return f"step {event.step}: {_answer(event)}"
@@ -51,6 +51,8 @@ def summary(event: AnyEvent) -> str:
             return f"{turn_id}: {reason}"
         case TurnFailed(turn_id=turn_id, code=code, error=error, kept=kept):
             return f"{turn_id} {'kept' if kept else 'dropped'}: {error} [{code}]"
+        case ForkPatched():
+            return _patched(event)
         case UnknownEvent():
             return "(a newer turnstream wrote this)"
         case _:
@@ -78,6 +80,19 @@ def _part_text(part: Part) -> str:
             return f"[image {kind}: {url or f'{len(data)} bytes'}]"
         case FilePart(name=name, url=url, data=data):
             return f"[file {name}: {url or f'{len(data)} bytes'}]"
+
+
+def _begun(event: SessionStarted) -> str:
+    match event.forked_from:
+        case None:
+            return f"agent {event.agent}"
+        case ForkOrigin(session_id=source, version=version):
+            return f"agent {event.agent}, forked from {source} at version {version}"
+
+
+def _patched(event: ForkPatched) -> str:
+    what = [f"result of {event.call_id}" if w == "tool_result" else w for w in event.changed]
+    return f"changed: {_listed(what)}{f', by {event.by}' if event.by else ''}"
 
 
 def _answer(event: ModelTurnRecorded) -> str:

@@ -56,13 +56,12 @@ def _speeds(events: int, costs: Sequence[Cost]) -> str:
 
 def _fold_all(store: EventStore) -> None:
     after = ""
-    while page := store.streams(after=after):
-        for each in page:
+    while page := store.stream_ids(after=after):
+        for after in page:
             state = INITIAL
-            with closing(store.replay(each.session_id)) as replay:
+            with closing(store.replay(after)) as replay:
                 for some in replay:
                     state = fold(CODEC.replayed(some), state)
-        after = page[-1].session_id
 
 
 def _build(path: Path) -> int:

@@ -36,7 +36,7 @@ def rebuild(rounds: int) -> Sequence[Row]:
     """A session of 10,000 events read, decoded and folded, against the bare SELECT."""
     with tempfile.TemporaryDirectory(prefix="turnstream-") as directory:
         path = Path(directory)
-        events = _build(path, EVENTS)
+        events = build(path, EVENTS)
         with closing(open_store(address(path, "normal"))) as store:
             records = store.read("s")
             decoded = [CODEC.decode(each.topic, each.payload) for each in records]
@@ -103,7 +103,8 @@ def _first_call(path: Path) -> tuple[float, float]:
     return (called[0] - start) * 1000, bare * 1000
 
 
-def _build(path: Path, events: int) -> int:
+def build(path: Path, events: int) -> int:
+    """Make a session of so many events or a few more; how many."""
     with ActorSystem(agent(), store=address(path, "normal")) as system:
         asyncio.run(run_turns(system, "s", 20))
         built = len(system.session("s").events())

@@ -28,6 +28,7 @@ BENCHMARKS: Mapping[str, str] = {
     "rebuild": "rebuilding:rebuild",
     "read-models": "projecting:rebuild_read_models",
     "first-call": "rebuilding:first_call",
+    "travel": "travelling:travel",
 }
 
 

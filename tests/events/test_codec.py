@@ -236,9 +236,9 @@ def test_what_could_not_be_read_back_is_never_stored(event: Any, data: st.DataOb
     name = data.draw(st.sampled_from(event.__struct_fields__))
     mistaken = replace(event, **{name: data.draw(st.sampled_from(MISTAKES))})
     with suppress(Unstorable):
-        topic, payload = CODEC.encode(mistaken, mistaken.prev)
-        decoded: Any = CODEC.decode(topic, payload)
-        assert CODEC.encode(decoded, mistaken.prev) == (topic, payload)
+        decoded: Any = CODEC.decode(*CODEC.encode(mistaken, mistaken.prev))
+        again = CODEC.decode(*CODEC.encode(decoded, mistaken.prev))
+        assert repr(again) == repr(decoded)
 
 
 def test_a_field_of_another_type_is_named_and_its_value_is_not() -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
+from msgspec.structs import replace
 
 from turnstream.events import (
     CODEC,
@@ -26,6 +27,7 @@ from turnstream.events import (
     ApprovalWithdrawn,
     AssistantMessage,
     Budget,
+    ContentErased,
     FilePart,
     ForkOrigin,
     ForkPatched,
@@ -237,10 +239,19 @@ EVENTS: dict[str, SessionEvent] = {
         changed=("messages",),
     ),
     "session_rewound": SessionRewound(at=AT, prev=PREV, keep_entries=4, by="ada"),
+    "session_rewound.undoing": SessionRewound(at=AT, prev=PREV, keep_entries=4, by="ada", undoes=2),
     "tool_results_trimmed": ToolResultsTrimmed(
         at=AT, prev=PREV, keep_chars=400, keep_turns=1, by="ada"
     ),
     "session_cleared": SessionCleared(at=AT, prev=PREV, by="ada"),
+    "content_erased": ContentErased(
+        at=AT, prev=PREV, versions=(2, 7), left=(PREV[:43], PREV[:43]), reason="asked to", by="ada"
+    ),
+}
+EVENTS |= {
+    f"{name}.erased": replace(event, erased=PREV[:43])
+    for name, event in EVENTS.items()
+    if "." not in name
 }
 
 

@@ -49,8 +49,8 @@ from outfits import PLAIN
 from puppets import Answer, Break
 from witnessed import Asked, Ran, Returned, Seen, judge_witnesses
 
-from turnstream.actors import Turn
-from turnstream.events import InputQueued, ModelTurn, Policy, ToolCall, verify
+from turnstream.actors import Turn, audit_session
+from turnstream.events import InputQueued, ModelTurn, Policy, ToolCall
 from turnstream.projections import SessionState, fold
 from turnstream.stores import EventStore
 
@@ -377,7 +377,7 @@ class SessionMachine(RuleBasedStateMachine):
         returned = [(e.turn_id, e.call_id) for e in self.seen if isinstance(e, Returned)]
         results_are_in_order(recorded, returned)
         every_split_folds_alike(recorded)
-        assert verify(self.kept.read(SESSION)) is None
+        assert audit_session(self.kept, SESSION).findings == []
         for each in [*self.gone, *self.life.callers]:
             assert [item.type for item in each.items].count("turn.done") == 1
             assert each.items[-1].type == "turn.done"

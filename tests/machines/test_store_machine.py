@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from turnstream.events.envelope import EncodedEvent, StoredRecord
 from turnstream.events.errors import SessionDeleted, StoreError, WrongExpectedVersion
-from turnstream.events.session import Status
+from turnstream.events.session import ForkOrigin, Status
 from turnstream.stores import (
     Append,
     Appended,
@@ -101,17 +101,54 @@ class StoreMachine(RuleBasedStateMachine):
             assert isinstance(answer, Appended)
             self.record(append, answer)
 
+    @rule(sid=IDS, origin=IDS, upto=st.integers(1, 9), events=EVENTS, row=ROWS)
+    def copy_a_prefix(
+        self, sid: str, origin: str, upto: int, events: tuple[EncodedEvent, ...], row: RowChange
+    ) -> None:
+        append = Append(sid, upto, events, row, ForkOrigin(origin, upto))
+        length, there = len(self.stream(origin)), self.stream(sid)
+        outcome = self.outcome(append)
+        if origin in self.deleted:
+            assert (type(outcome), outcome.session_id) == (SessionDeleted, origin)
+        elif length < upto:
+            assert isinstance(outcome, WrongExpectedVersion)
+            refusal = (outcome.session_id, outcome.expected, outcome.actual)
+            assert refusal == (origin, upto, length)
+        elif sid in self.deleted:
+            assert (type(outcome), outcome.session_id) == (SessionDeleted, sid)
+        elif [(r.topic, r.payload) for r in there[upto:][: len(events)]] == [*events]:
+            assert isinstance(outcome, Appended)  # taken for a repetition
+        elif there:
+            assert isinstance(outcome, WrongExpectedVersion)
+            refusal = (outcome.session_id, outcome.expected, outcome.actual)
+            assert refusal == (sid, 0, len(there))
+        else:
+            assert isinstance(outcome, Appended)
+            self.record(append, outcome)
+
     def record(self, append: Append, outcome: Appended) -> None:
-        sid, version, row = append.session_id, append.expected_version, append.row
-        created = self.rows[sid].created if version else row.at
-        first = outcome.position - len(append.events) + 1
+        sid, row, copied = append.session_id, append.row, append.copied
+        prefix = self.stream(copied.session_id)[: copied.version] if copied else []
+        before = self.rows.get(sid)
+        events = [*((each.topic, each.payload) for each in prefix), *append.events]
+        version = append.expected_version - len(prefix)
+        first = outcome.position - len(events) + 1
         assert first > self.highest
-        for n, (topic, payload) in enumerate(append.events):
+        for n, (topic, payload) in enumerate(events):
             self.log.append(StoredRecord(first + n, sid, version + n + 1, topic, payload))
         self.highest, self.last = outcome.position, (append, outcome)
-        assert outcome.version == version + len(append.events)
+        assert outcome.version == version + len(events)
         self.rows[sid] = SessionRow(
-            sid, outcome.version, row.status, row.agent, row.tenant, created, row.at
+            sid,
+            outcome.version,
+            row.status,
+            row.agent,
+            row.tenant,
+            before.created if before else row.at,
+            row.at,
+            head=row.head,
+            size=sum(len(each.payload) for each in self.stream(sid)),
+            forked_from=before.forked_from if before else copied,
         )
 
     @rule(sid=IDS, events=EVENTS, row=ROWS, off=st.integers(1, 3))
@@ -150,10 +187,16 @@ class StoreMachine(RuleBasedStateMachine):
         else:
             assert again == outcome
 
-    @rule(sid=IDS)
-    def delete(self, sid: str) -> None:
+    @rule(sid=IDS, off=st.none() | st.integers(0, 2))
+    def delete(self, sid: str, off: int | None) -> None:
         gone = len(self.stream(sid))
-        assert self.store.delete(sid) == gone
+        expected = None if off is None else gone + off
+        if off is not None and (off or sid in self.deleted):
+            error = SessionDeleted if sid in self.deleted else WrongExpectedVersion
+            with pytest.raises(error):
+                self.store.delete(sid, expected_version=expected)
+            return
+        assert self.store.delete(sid, expected_version=expected) == gone
         self.log = [record for record in self.log if record.session_id != sid]
         self.rows.pop(sid, None)
         if gone:
@@ -193,10 +236,16 @@ class StoreMachine(RuleBasedStateMachine):
         status=st.none() | STATUSES,
         agent=st.none() | WORDS,
         tenant=st.none() | WORDS,
+        forked_from=st.none() | IDS,
         limit=st.none() | st.integers(0, 3),
     )
     def list_sessions(
-        self, status: Status | None, agent: str | None, tenant: str | None, limit: int | None
+        self,
+        status: Status | None,
+        agent: str | None,
+        tenant: str | None,
+        forked_from: str | None,
+        limit: int | None,
     ) -> None:
         rows = sorted(self.rows.values(), key=lambda row: row.session_id)
         rows.sort(key=lambda row: row.updated, reverse=True)
@@ -206,8 +255,14 @@ class StoreMachine(RuleBasedStateMachine):
             if (status is None or row.status == status)
             and (agent is None or row.agent == agent)
             and (tenant is None or row.tenant == tenant)
+            and (
+                forked_from is None
+                or (row.forked_from is not None and row.forked_from.session_id == forked_from)
+            )
         ]
-        found = self.store.sessions(status=status, agent=agent, tenant=tenant, limit=limit)
+        found = self.store.sessions(
+            status=status, agent=agent, tenant=tenant, forked_from=forked_from, limit=limit
+        )
         assert list(found) == expected[:limit]
 
     @invariant()

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from turnstream.actors import ActorSystem, Agent, ModelRequest, Session, TextDelta, View, tool
+from turnstream.actors import ActorSystem, Agent, ModelRequest, Session, TextDelta, tool
 from turnstream.actors.testing import ScriptedModel, call
 from turnstream.events import (
     AnyEvent,
@@ -29,7 +29,7 @@ from turnstream.events import (
     TurnStarted,
     Usage,
 )
-from turnstream.projections import SessionUsage, evolve_usage, fold, fold_usage
+from turnstream.projections import SessionUsage, View, evolve_usage, fold, fold_usage
 from turnstream.stores import EventStore, open_store
 
 WAIT = 20

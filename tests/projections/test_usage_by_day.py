@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import closing
 from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
 
 import pytest
 from happenings import Happenings, Step, counted, steps
@@ -12,9 +13,16 @@ from hypothesis import strategies as st
 
 from turnstream.actors import ActorSystem, Agent, Projector, tool
 from turnstream.actors.testing import ScriptedModel, call
-from turnstream.events import ModelTurn, ModelTurnRecorded, RecordedEvent, Usage
+from turnstream.events import (
+    ModelTurn,
+    ModelTurnRecorded,
+    RecordedEvent,
+    Usage,
+    UserMessage,
+    topic_of,
+)
 from turnstream.projections import ModelUsage, ToolUsage, UsageByDay, project
-from turnstream.stores import open_store
+from turnstream.stores import EventStore, open_store
 
 WAIT = 20
 STORES = ("memory://", "sqlite://")
@@ -116,3 +124,41 @@ def test_what_agents_used_is_told_by_day_model_and_tool(url: str) -> None:
             ToolUsage(today, "add", calls=1, ok=1),
             ToolUsage(today, "nothing", calls=1, error=1),
         ]
+
+
+@pytest.mark.parametrize("url", STORES)
+def test_a_fork_of_a_real_session_counts_what_is_used_in_it(url: str) -> None:
+    def model(request: Any) -> ModelTurn:
+        asked = isinstance(request.messages[-1], UserMessage)
+        calls = (call("add", a=1, b=2),) if asked else ()
+        return ModelTurn(tool_calls=calls, usage=Usage(10, 5))
+
+    with (
+        closing(open_store(url)) as store,
+        ActorSystem(Agent("a", model=model, tools=[add]), store=store) as system,
+    ):
+        usage = system.read_model(UsageByDay())
+        session = system.session("s")
+        session.send("go").result(WAIT)
+        first, second = session.fork(), session.fork(step=1)
+        again = second.fork(session_id="again")
+        usage.catch_up()
+        counted_once = {row.tool: (row.calls, row.ok) for _, row in usage.rows("tool/")}
+        assert counted_once == {"add": (1, 1)}
+        for fork in (first, second, again, session):
+            fork.send("go on").result(WAIT)
+            usage.catch_up()
+            assert sum(row.calls for _, row in usage.rows("model/")) == own_answers(store)
+        before = usage.rows()
+        usage.rebuild()
+        assert usage.rows() == before
+
+
+def own_answers(store: EventStore) -> int:
+    """How many answers were recorded in the sessions themselves, not in what they copied."""
+    rows = store.sessions()
+    shared = {row.session_id: row.forked_from.version if row.forked_from else 0 for row in rows}
+    topics = [
+        each.topic for sid, copied in shared.items() for each in store.read(sid, after=copied)
+    ]
+    return topics.count(topic_of(ModelTurnRecorded))

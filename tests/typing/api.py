@@ -10,6 +10,7 @@ from turnstream import (
     ActorSystem,
     Agent,
     AssistantMessage,
+    Checkpoint,
     FilePart,
     ImagePart,
     MailboxFull,
@@ -18,6 +19,7 @@ from turnstream import (
     ModelFailed,
     ModelRequest,
     ModelTurn,
+    Patch,
     Pending,
     ReasoningDelta,
     RecordedEvent,
@@ -33,6 +35,7 @@ from turnstream import (
     ToolCallDelta,
     ToolContext,
     ToolMessage,
+    ToolResultPatch,
     Turn,
     TurnError,
     TurnResult,
@@ -187,6 +190,19 @@ def inspecting(session: Session) -> None:
         assert_type(prefix, Sequence[RecordedEvent])
 
 
+def travelling(session: Session) -> None:
+    for entry in session.history(limit=3):
+        assert_type(entry, Checkpoint)
+        assert_type(entry.checkpoint, View)
+    assert_type(session.at(step=2), View)
+    patch = Patch(state={"n": 1}, tool_result=ToolResultPatch("c1", "rain"), append_input="Go on.")
+    assert_type(session.fork(step=1, patch=patch, session_id="other"), Session)
+    assert_type(session.fork(version=7, patch=Patch(messages=lambda said: said[:-1])), Session)
+    assert_type(session.rewind(to_step=1, by="mia").result(), bool)
+    assert_type(session.trim_tool_results(keep_chars=100).result(), int)
+    assert_type(session.clear().result(), bool)
+
+
 def importing() -> int:
     store = open_store("sqlite:///imported.db")
     chat = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello"}]
@@ -216,6 +232,7 @@ async def asynchronous(agent: Agent) -> None:
         async for item in turn.stream():
             assert_type(item.turn_id, str)
         assert_type(await session.view(), View)
+        assert_type(await session.view(version=3), View)
 
 
 # Errors: one tree.

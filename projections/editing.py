@@ -1,0 +1,231 @@
+"""How edits fold: a fork's beginning, and changes of the conversation that are no growth.
+
+An edit never forgets: what it takes out of the conversation is kept in the state, so that a
+later one can go back to before it. Each rule says whether the event has a place where it stands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeGuard
+
+from msgspec.structs import replace
+
+from ..events.errors import InvalidTranscript
+from ..events.frozen import frozen
+from ..events.messages import (
+    AssistantMessage,
+    Message,
+    ToolCall,
+    ToolMessage,
+    UserMessage,
+)
+from ..events.rendering import render
+from ..events.session import (
+    ForkPatched,
+    Owner,
+    SessionCleared,
+    SessionRewound,
+    SessionStarted,
+    ToolResultsTrimmed,
+)
+from .folding import Folding
+from .state import FORKED, Halt, OpenCall, OpenTurn, Requested, SessionState, Settled
+from .transcript import check_transcript
+from .trimming import shortened
+
+_NOBODY = Owner(0, "")
+_COPIED = Halt(FORKED, "the turn was copied, and goes on when it is resumed")
+
+
+def forked(folding: Folding, event: SessionStarted) -> None:
+    """What comes before is another session's. Its results are facts; what it was about to do, it
+    does: here a call without a result was neither decided on nor begun."""
+    if (turn := folding.turn) is None:
+        return
+    folding.turn = replace(
+        turn.at_rest(event.at),
+        owner=_NOBODY,
+        halt=_COPIED,
+        recoveries=0,
+        calls=tuple([_undecided(each) for each in turn.calls]),
+    )
+
+
+def _undecided(each: OpenCall) -> OpenCall:
+    return each if isinstance(each.stage, Settled) else OpenCall(each.call, Requested())
+
+
+def patched(folding: Folding, event: ForkPatched) -> bool:
+    """The conversation, the application's state and one result, in this order."""
+    if "messages" in event.changed and not _say_instead(folding, event.messages):
+        return False
+    if "state" in event.changed:
+        folding.application = event.state
+    return "tool_result" not in event.changed or _give_result(folding, event)
+
+
+def _say_instead(folding: Folding, given: Any) -> bool:
+    if not _are_messages(given):
+        return False
+    messages, turn = tuple([_frozen(each) for each in given]), folding.turn
+    if not is_conversation(messages, unfinished=turn is not None):
+        return False
+    before, starts = folding.written()
+    kept = next(
+        (n for n, (a, b) in enumerate(zip(before, messages, strict=False)) if a != b),
+        min(len(before), len(messages)),
+    )
+    later = [each for each in starts if kept <= each < len(messages)]
+    folding.forget_ended(kept)
+    if turn is not None:
+        folding.turn = _rebased(turn, before, messages)
+        later = [each for each in later if each < folding.turn.base]
+        later += [folding.turn.base] if folding.turn.base >= kept else []
+    folding.edit(kept, messages[kept:], later)
+    return True
+
+
+def _rebased(turn: OpenTurn, before: Sequence[Message], messages: Sequence[Message]) -> OpenTurn:
+    """The open turn in another conversation: its messages are the last ones there, if they are
+    as before, and else what follows its beginning."""
+    own = before[turn.base :]
+    start = len(messages) - len(own)
+    if start < 0 or tuple(messages[start:]) != tuple(own):
+        start = min(turn.base, len(messages))
+    known = {each.call.id: each.stage for each in turn.calls}
+    last = messages[-1] if len(messages) > start else None
+    calls = last.tool_calls if isinstance(last, AssistantMessage) else ()
+    stages = [OpenCall(call, known.get(call.id, Requested())) for call in calls]
+    return replace(turn, base=start, calls=tuple(stages))
+
+
+def _give_result(folding: Folding, event: ForkPatched) -> bool:
+    turn, content = folding.turn, render(event.result)
+    calls = turn.calls if turn is not None else ()
+    for place, each in enumerate(calls):
+        if turn is not None and each.call.id == event.call_id:
+            message = ToolMessage(each.call.id, each.call.name, content)
+            settled = [*calls[:place], OpenCall(each.call, Settled(message)), *calls[place + 1 :]]
+            results = [one.stage.message for one in settled if isinstance(one.stage, Settled)]
+            if len(results) == len(settled):
+                folding.said += results
+                settled = []
+            folding.turn = replace(turn, calls=tuple(settled))
+            return True
+    messages, starts = folding.written()
+    known = last_result(messages, event.call_id)
+    if known is None:
+        return False
+    at, message = known
+    message = replace(message, content=content, outcome="ok")
+    folding.edit(at, (message, *messages[at + 1 :]), [each for each in starts if each >= at])
+    return True
+
+
+def rewound(folding: Folding, event: SessionRewound) -> bool:
+    """Messages of before, as many of the first as are to be kept."""
+    if folding.turn is not None or not 0 <= event.undoes <= len(folding.edits):
+        return False
+    transcript, starts = folding.written()
+    messages, places, kept = [*transcript], [*starts], len(transcript)
+    for edit in reversed(folding.edits[len(folding.edits) - event.undoes :]):
+        kept = min(kept, edit.kept)
+        messages[edit.kept :] = edit.removed
+        places = [*(each for each in places if each < edit.kept), *edit.starts]
+    keep = whole(messages, event.keep_entries)
+    kept = min(kept, keep)
+    folding.forget_ended(kept)
+    folding.edit(kept, messages[kept:keep], [each for each in places if kept <= each < keep])
+    return True
+
+
+def cleared(folding: Folding, event: SessionCleared) -> bool:
+    """No messages."""
+    if folding.turn is not None:
+        return False
+    folding.forget_ended(0)
+    folding.edit(0)
+    return True
+
+
+def trimmed(folding: Folding, event: ToolResultsTrimmed) -> bool:
+    """The same messages, of which the older results are shorter."""
+    if event.keep_chars < 0 or event.keep_turns < 0:
+        return False
+    messages, starts = folding.written()
+    changed = trims(folding, event.keep_chars, event.keep_turns)
+    if changed:
+        first = min(changed)
+        tail = [changed.get(n, messages[n]) for n in range(first, len(messages))]
+        folding.edit(first, tail, [each for each in starts if each >= first])
+    return True
+
+
+def trims(
+    state: SessionState | Folding, keep_chars: int, keep_turns: int
+) -> dict[int, ToolMessage]:
+    """The results that become shorter, by their places; those of the last ``keep_turns`` turns
+    do not, and none of the open turn."""
+    messages, starts, turn = state.transcript, state.starts, state.turn
+    if keep_turns > len(starts):
+        return {}
+    upto = len(messages) if turn is None else turn.base
+    if keep_turns:
+        upto = min(upto, starts[-keep_turns])
+    return {
+        place: short
+        for place, message in enumerate(messages[:upto])
+        if isinstance(message, ToolMessage)
+        and (short := shortened(message, keep_chars)) is not message
+    }
+
+
+def whole(messages: Sequence[Message], count: int) -> int:
+    """How many of the first ``count`` messages make a conversation: calls and results stay
+    together."""
+    count = max(min(count, len(messages)), 0)
+    place = count - 1
+    while place >= 0 and isinstance(messages[place], ToolMessage):
+        place -= 1
+    match messages[place] if place >= 0 else None:
+        case AssistantMessage(tool_calls=calls) if len(calls) > count - 1 - place:
+            return place
+        case _:
+            return count
+
+
+def last_result(messages: Sequence[Message], call_id: str) -> tuple[int, ToolMessage] | None:
+    """The last result of a call with this id, and its place; None where there is none."""
+    for place in reversed(range(len(messages))):
+        message = messages[place]
+        if isinstance(message, ToolMessage) and message.call_id == call_id:
+            return place, message
+    return None
+
+
+def is_conversation(messages: Sequence[Message], *, unfinished: bool) -> bool:
+    """Whether providers would accept the messages; the last turn's calls may lack results where
+    it is ``unfinished``."""
+    match messages[-1:]:
+        case (AssistantMessage(tool_calls=[_, *_]),) if unfinished:
+            messages = messages[:-1]
+    try:
+        check_transcript(messages)
+    except InvalidTranscript:
+        return False
+    return True
+
+
+def _are_messages(given: Any) -> TypeGuard[Sequence[Message]]:
+    kinds = (UserMessage, AssistantMessage, ToolMessage)
+    return isinstance(given, (list, tuple)) and all(isinstance(each, kinds) for each in given)
+
+
+def _frozen(message: Message) -> Message:
+    match message:
+        case AssistantMessage(text=text, tool_calls=calls, parts=parts):
+            kept = [ToolCall(c.id, c.name, frozen(c.arguments), c.malformed) for c in calls]
+            return AssistantMessage(text, tuple(kept), frozen(parts))
+        case _:
+            return message
