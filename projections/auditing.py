@@ -19,6 +19,7 @@ from ..events.session import (
     ApprovalWithdrawn,
     ContentErased,
     InputApplied,
+    InputQueued,
     InputWithdrawn,
     ModelTurnRecorded,
     SessionEvent,
@@ -54,6 +55,7 @@ class Audit:
         self.unknown: list[int] = []
         self.sayings: list[tuple[int, ContentErased]] = []
         self._erased: dict[int, str] = {}
+        self._names: set[tuple[str, str]] = set()
         self._pairing = _Pairing()
 
     def take(self, version: int, topic: str, payload: bytes, event: AnyEvent) -> None:
@@ -86,9 +88,23 @@ class Audit:
             return Breach("transition", version, reason)
         if reason := _undecidable(before, event):
             return Breach("approval", version, reason)
-        if reason := _unpaired(before, event) or self._pairing.fault(self.state):
+        unpaired = self._named_before(event) or _unpaired(before, event)
+        if reason := unpaired or self._pairing.fault(self.state):
             return Breach("pairing", version, reason)
         return None
+
+    def _named_before(self, event: SessionEvent) -> str:
+        match event:
+            case InputQueued(input_id=name):
+                named = ("input", name)
+            case TurnStarted(turn_id=name):
+                named = ("turn", name)
+            case _:
+                return ""
+        if named in self._names:
+            return f"{named[0]} {name!r} was there before"
+        self._names.add(named)
+        return ""
 
 
 def _illegal(before: SessionState, event: SessionEvent, after: SessionState) -> str:

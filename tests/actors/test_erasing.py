@@ -294,6 +294,15 @@ def test_no_file_holds_what_was_erased_once_the_store_is_compacted(
     assert session.send("still here?").result(WAIT).text == "fine"
 
 
+def test_no_snapshot_keeps_what_was_erased(run: Run, tmp_path: Path) -> None:
+    session = told(run(SCRIPT, tools=[look], on=f"sqlite:///{tmp_path}/own.db").session("s"))
+    with closing(sqlite3.connect(tmp_path / "own.db", isolation_level=None)) as connection:
+        for each in ("s", "other"):
+            connection.execute("INSERT INTO snapshots VALUES (?, 3, 1, x'00')", (each,))
+        session.erase(secrets(session)).result(WAIT)
+        assert connection.execute("SELECT id FROM snapshots").fetchall() == [("other",)]
+
+
 def test_no_file_holds_what_was_deleted_once_the_store_is_compacted(
     run: Run, tmp_path: Path
 ) -> None:
