@@ -173,7 +173,7 @@ class _Pairing:
 
     def fault(self, state: SessionState) -> str:
         """What is wrong with the state's transcript; empty where it is valid."""
-        said, common = state.transcript, self._common(state.transcript)
+        said, common = state.transcript, self._unchanged(state.transcript)
         del self._owed[common + 1 :]
         for place in range(common, len(said)):
             owed, message = self._owed[-1], said[place]
@@ -191,7 +191,7 @@ class _Pairing:
             return f"call {self._owed[-1][0]!r} has no result"
         return ""
 
-    def _common(self, said: Transcript) -> int:
+    def _unchanged(self, said: Transcript) -> int:
         """How many messages at the start are those seen before."""
         seen = self._seen
         common = min(len(seen), len(said))
