@@ -21,6 +21,7 @@ from turnstream.events import (
     ContentErased,
     ErasureRefused,
     ForkOrigin,
+    InputConflict,
     InputQueued,
     ModelTurnRecorded,
     SessionNotFound,
@@ -120,6 +121,18 @@ def test_a_session_that_is_live_elsewhere_tells_no_model_what_was_erased(
     assert here.send("and now?").result(WAIT).text == "fine"
     assert SECRET not in repr(model.requests[-1].messages)
     assert audit_session(reading(place), "s").findings == []
+
+
+def test_erased_content_is_compared_no_more(run: Run) -> None:
+    session = run(["one", "two"]).session("s")
+    before = session.send(SECRET, key="k").result(WAIT)
+    assert session.send(SECRET, key="k").result(WAIT).text == before.text
+    session.erase(secrets(session)).result(WAIT)
+    with pytest.raises(InputConflict):
+        session.send(SECRET, key="k").result(WAIT)
+    with pytest.raises(InputConflict):
+        session.execute(before.messages).result(WAIT)
+    assert session.execute(session.messages).result(WAIT).text == "one"
 
 
 def test_an_erasure_in_the_middle_of_a_turn_does_not_disturb_it(
