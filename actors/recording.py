@@ -51,10 +51,11 @@ def read_on(store: EventStore, session_id: str, known: Known) -> Known:
     with closing(store.replay(session_id, after=held)) as pages:
         for page in pages:
             events = CODEC.replayed(page)
-            erased = erased or any(isinstance(each, ContentErased) for each in events)
+            if held and any(isinstance(each, ContentErased) for each in events):
+                erased = True
             prev = link(page.topics[-1], page.version, page.payloads[-1])
             known = Known(fold(events, known.state), page.version, prev, known.begun)
-    return read_on(store, session_id, Known()) if held and erased else known
+    return read_on(store, session_id, Known()) if erased else known
 
 
 def append_after(

@@ -19,6 +19,7 @@ from ..events.session import (
     ApprovalWithdrawn,
     ContentErased,
     InputApplied,
+    InputQueued,
     InputWithdrawn,
     ModelTurnRecorded,
     SessionEvent,
@@ -54,6 +55,7 @@ class Audit:
         self.unknown: list[int] = []
         self.sayings: list[tuple[int, ContentErased]] = []
         self._erased: dict[int, str] = {}
+        self._names: set[tuple[str, str]] = set()
         self._pairing = _Pairing()
 
     def take(self, version: int, topic: str, payload: bytes, event: AnyEvent) -> None:
@@ -86,9 +88,23 @@ class Audit:
             return Breach("transition", version, reason)
         if reason := _undecidable(before, event):
             return Breach("approval", version, reason)
-        if reason := _unpaired(before, event) or self._pairing.fault(self.state):
+        unpaired = self._named_before(event) or _unpaired(before, event)
+        if reason := unpaired or self._pairing.fault(self.state):
             return Breach("pairing", version, reason)
         return None
+
+    def _named_before(self, event: SessionEvent) -> str:
+        match event:
+            case InputQueued(input_id=name):
+                named = ("input", name)
+            case TurnStarted(turn_id=name):
+                named = ("turn", name)
+            case _:
+                return ""
+        if named in self._names:
+            return f"{named[0]} {name!r} was there before"
+        self._names.add(named)
+        return ""
 
 
 def _illegal(before: SessionState, event: SessionEvent, after: SessionState) -> str:
@@ -157,7 +173,7 @@ class _Pairing:
 
     def fault(self, state: SessionState) -> str:
         """What is wrong with the state's transcript; empty where it is valid."""
-        said, common = state.transcript, self._shared_length(state.transcript)
+        said, common = state.transcript, self._unchanged(state.transcript)
         del self._owed[common + 1 :]
         for place in range(common, len(said)):
             owed, message = self._owed[-1], said[place]
@@ -175,7 +191,7 @@ class _Pairing:
             return f"call {self._owed[-1][0]!r} has no result"
         return ""
 
-    def _shared_length(self, said: Transcript) -> int:
+    def _unchanged(self, said: Transcript) -> int:
         """How many messages at the start are those seen before."""
         seen = self._seen
         common = min(len(seen), len(said))

@@ -42,7 +42,7 @@ def _seconds(age: str) -> int:
 def delete(
     ids: Annotated[
         list[str],
-        typer.Argument(metavar="ID...", callback=encodable_ids, help="The sessions' ids."),
+        typer.Argument(metavar="ID", callback=encodable_ids, help="The sessions' ids."),
     ],
     *,
     store: StoreUrl = DEFAULT_STORE,
@@ -96,7 +96,7 @@ def compact(*, store: StoreUrl = DEFAULT_STORE, as_json: AsJson = False) -> None
 def erase(
     id: SessionId,
     versions: Annotated[
-        list[int], typer.Argument(metavar="VERSION...", help="Of the events, as 'events' shows.")
+        list[int], typer.Argument(metavar="VERSION", help="Of the events, as 'events' shows.")
     ],
     *,
     store: StoreUrl = DEFAULT_STORE,

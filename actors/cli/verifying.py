@@ -19,7 +19,7 @@ from .text import json_line, printable
 
 SessionIds = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[ID]...", callback=encodable_ids, help="Sessions; all, if none."),
+    typer.Argument(metavar="ID", callback=encodable_ids, help="Sessions; all, if none."),
 ]
 
 

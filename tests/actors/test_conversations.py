@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from turnstream.actors import ActorSystem, Agent, Session, import_transcript
+from turnstream.actors import ActorSystem, Agent, Session, audit_session, import_transcript
 from turnstream.actors.testing import RecordedModel
 from turnstream.events import (
     AssistantMessage,
@@ -29,7 +29,6 @@ from turnstream.events import (
     ToolMessage,
     ToolResultRecorded,
     UserMessage,
-    verify,
 )
 from turnstream.projections import INITIAL, check_transcript, evolve, fold
 from turnstream.stores import EventStore, open_store
@@ -160,7 +159,7 @@ def assert_sound(store: EventStore, sessions: int) -> None:
     """Each chain holds, each call ran once, and no step was recorded twice."""
     with ActorSystem(Agent("reader", model=RecordedModel([])), store=store) as system:
         for place in range(sessions):
-            assert verify(store.read(f"talk-{place}")) is None
+            assert audit_session(store, f"talk-{place}").findings == []
             events = [each.event for each in system.session(f"talk-{place}").events()]
             turns = [e for e in events if isinstance(e, ModelTurnRecorded)]
             asked = sorted((e.turn_id, c.id) for e in turns for c in e.tool_calls)
@@ -183,7 +182,7 @@ def test_every_conversation_is_imported_message_by_message(
             pending = session.pending()
             assert pending is not None
             assert held([*session.messages, *pending.messages]) == recorded(chat)
-            assert verify(store.read(session.id)) is None
+            assert audit_session(store, session.id).findings == []
 
 
 def test_every_prefix_of_an_imported_conversation_folds_and_goes_on_to_the_same(

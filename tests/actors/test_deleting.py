@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -12,7 +14,7 @@ from typing import Any
 import pytest
 from composing import conversation, put
 
-from turnstream.actors import ActorSystem, Session, tool
+from turnstream.actors import ActorSystem, Session, Turn, tool
 from turnstream.actors.recording import Known, append_after, read_on
 from turnstream.actors.testing import call
 from turnstream.events import (
@@ -22,10 +24,11 @@ from turnstream.events import (
     ModelTurn,
     SessionDeleted,
     ToolResultRecorded,
+    TurnTakenOver,
 )
 from turnstream.projections import evolve
 from turnstream.stores import Append, EventStore, MemoryStore, RowChange, open_store
-from turnstream.stores.specimens import ALIKE, NOON, event
+from turnstream.stores.specimens import ALIKE, NOON, event, together
 
 WAIT = 20
 Run = Callable[..., ActorSystem]
@@ -147,6 +150,70 @@ def test_a_session_is_deleted_after_a_crash_and_without_its_agent(run: Run, plac
     assert session.pending() is not None
     assert session.delete().result(WAIT)
     assert store.session("s") is None
+
+
+@pytest.mark.usefixtures("switching_often")
+def test_whoever_sends_while_a_session_is_deleted_has_an_answer(run: Run, place: Any) -> None:
+    """From two systems, one of which deletes."""
+    one, other = (run([], model=lambda request: ModelTurn("hi"), on=place) for _ in range(2))
+    names = [f"s{number}" for number in range(20)]
+    answers: list[str] = []
+
+    def answer(turn: Turn) -> str:
+        try:
+            return turn.result(WAIT).text
+        except (SessionDeleted, TurnTakenOver) as error:
+            return error.code
+
+    def work(number: int) -> None:
+        system = (one, other)[number % 2]
+        for name in names:
+            if number == 0:
+                while system.session(name).version == 0:
+                    pass
+                assert system.session(name).delete().result(WAIT)
+            else:
+                turns = [system.session(name).send("go") for _ in range(3)]
+                answers.extend(map(answer, turns))
+
+    together(5, work)
+    assert len(answers) == 4 * 3 * len(names)
+    assert "session-deleted" in answers
+    assert list(reading(place).read_all()) == [] and list(one.sessions()) == []
+
+
+PROCESS = """
+import sys, threading
+from turnstream import ActorSystem, Agent, ModelTurn, tool
+from turnstream.actors.testing import ScriptedModel, call
+
+@tool
+def hang() -> str:
+    print("running", flush=True)
+    threading.Event().wait()
+
+agent = Agent("agent", model=ScriptedModel([[call("hang")]]), tools=[hang])
+ActorSystem(agent, store=sys.argv[1]).session("s").send("go").result()
+"""
+
+
+@pytest.mark.parametrize("what", ["delete", "discard_pending"])
+def test_what_a_killed_process_left_behind_can_be_removed_at_once(
+    run: Run, tmp_path: Path, what: str
+) -> None:
+    url = f"sqlite:///{tmp_path}/killed.db"
+    command = [sys.executable, "-c", PROCESS, url]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "running\n"
+        process.kill()
+    session = run(["fine"], on=url).session("s")
+    pending = session.pending()
+    assert pending is not None and len(pending.calls) == 1
+    assert getattr(session, what)().result(WAIT) is True
+    assert session.pending() is None
+    if what == "discard_pending":
+        assert session.send("again").result(WAIT).text == "fine"
 
 
 def test_a_deletion_can_be_awaited(run: Run) -> None:

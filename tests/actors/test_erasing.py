@@ -21,6 +21,7 @@ from turnstream.events import (
     ContentErased,
     ErasureRefused,
     ForkOrigin,
+    InputConflict,
     InputQueued,
     ModelTurnRecorded,
     SessionNotFound,
@@ -120,6 +121,18 @@ def test_a_session_that_is_live_elsewhere_tells_no_model_what_was_erased(
     assert here.send("and now?").result(WAIT).text == "fine"
     assert SECRET not in repr(model.requests[-1].messages)
     assert audit_session(reading(place), "s").findings == []
+
+
+def test_erased_content_is_compared_no_more(run: Run) -> None:
+    session = run(["one", "two"]).session("s")
+    before = session.send(SECRET, key="k").result(WAIT)
+    assert session.send(SECRET, key="k").result(WAIT).text == before.text
+    session.erase(secrets(session)).result(WAIT)
+    with pytest.raises(InputConflict):
+        session.send(SECRET, key="k").result(WAIT)
+    with pytest.raises(InputConflict):
+        session.execute(before.messages).result(WAIT)
+    assert session.execute(session.messages).result(WAIT).text == "one"
 
 
 def test_an_erasure_in_the_middle_of_a_turn_does_not_disturb_it(
@@ -292,6 +305,15 @@ def test_no_file_holds_what_was_erased_once_the_store_is_compacted(
         store.compact()
     assert somewhere() == []
     assert session.send("still here?").result(WAIT).text == "fine"
+
+
+def test_no_snapshot_keeps_what_was_erased(run: Run, tmp_path: Path) -> None:
+    session = told(run(SCRIPT, tools=[look], on=f"sqlite:///{tmp_path}/own.db").session("s"))
+    with closing(sqlite3.connect(tmp_path / "own.db", isolation_level=None)) as connection:
+        for each in ("s", "other"):
+            connection.execute("INSERT INTO snapshots VALUES (?, 3, 1, x'00')", (each,))
+        session.erase(secrets(session)).result(WAIT)
+        assert connection.execute("SELECT id FROM snapshots").fetchall() == [("other",)]
 
 
 def test_no_file_holds_what_was_deleted_once_the_store_is_compacted(

@@ -23,7 +23,7 @@ from turnstream.events import (
     UserMessage,
     verify,
 )
-from turnstream.projections import INITIAL, check_transcript, evolve, fold
+from turnstream.projections import INITIAL, Audit, check_transcript, evolve, fold
 
 
 def conversation(plan: Plan) -> list[Message]:
@@ -65,9 +65,17 @@ def judge_life(life: Life) -> None:
 def judge_stream(records: Sequence[StoredRecord]) -> None:
     """What holds for a stream at any time."""
     assert verify(records) is None
+    assert_no_event_is_against_the_rules(records)
     recorded = events(records)
     assert_calls_have_one_result(recorded)
     assert_every_split_folds_alike(recorded)
+
+
+def assert_no_event_is_against_the_rules(records: Sequence[StoredRecord]) -> None:
+    audit = Audit()
+    for record, event in zip(records, events(records), strict=True):
+        audit.take(record.version, record.topic, record.payload, event)
+    assert (audit.breach, audit.unknown) == (None, [])
 
 
 def assert_calls_have_one_result(recorded: Sequence[AnyEvent]) -> None:

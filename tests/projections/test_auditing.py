@@ -105,6 +105,8 @@ BROKEN: dict[str, tuple[list[AnyEvent], str, int]] = {
     "an answer out of its step": (changed(14, step=1), "pairing", 15),
     "an input that nobody sent": (without(1), "pairing", 2),
     "an input applied twice": (with_event(12, SOUND[11]), "pairing", 13),
+    "an input sent twice": (with_event(16, SOUND[1]), "pairing", 17),
+    "a turn that has been": (changed(17, turn_id=T), "pairing", 18),
     "a decision taken twice": (with_event(8, AGAIN), "approval", 9),
     "a decision withdrawn after it was taken": (
         with_event(8, ApprovalWithdrawn(at=AT, approval_id="q")),
