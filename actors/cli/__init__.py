@@ -20,7 +20,15 @@ def main() -> None:
             stream.reconfigure(errors="backslashreplace")
     try:
         # Each adds its own to the app.
-        from . import commands, deciding, rebuilding, retaining, travelling, verifying  # noqa: F401
+        from . import (  # noqa: F401
+            commands,
+            deciding,
+            rebuilding,
+            retaining,
+            tailing,
+            travelling,
+            verifying,
+        )
         from .app import app
 
         app(prog_name="turnstream")
