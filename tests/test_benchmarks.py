@@ -17,3 +17,11 @@ def test_the_benchmarks_of_a_turn_and_of_a_stream_run() -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=50, check=True)
 
     assert "turns a second" in done.stdout and "failed" not in done.stdout, done.stdout
+
+
+@pytest.mark.slow
+def test_the_benchmark_of_read_models_runs() -> None:
+    command = [sys.executable, RUN, "read-models", "--rounds", "1"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=50, check=True)
+
+    assert "events a second" in done.stdout and "failed" not in done.stdout, done.stdout

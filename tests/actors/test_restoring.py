@@ -13,7 +13,14 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from turnstream.actors import ActorSystem, Agent, import_transcript, restore_rows, tool
+from turnstream.actors import (
+    ActorSystem,
+    Agent,
+    audit_store,
+    import_transcript,
+    restore_rows,
+    tool,
+)
 from turnstream.actors.recording import Known, append_after, read_on
 from turnstream.actors.restoring import NAME, row_of
 from turnstream.actors.testing import call
@@ -113,6 +120,18 @@ def test_rows_that_differ_are_put_right(opened: EventStore) -> None:
     assert restored.events == len(opened.read_all(limit=10**6))
     assert listed(opened) == before
     assert restore_rows(opened).differed == 0
+
+
+def test_what_was_put_right_is_found_right_by_an_audit(opened: EventStore) -> None:
+    def faults() -> set[tuple[str, str]]:
+        audited = [each for found in audit_store(opened) for each in found.findings]
+        return {(each.session_id, each.reason) for each in audited if each.is_fault}
+
+    before = faults()
+    damage(opened)
+    assert len(faults() - before) >= 4
+    restore_rows(opened)
+    assert faults() <= before
 
 
 def test_a_stream_without_a_row_gets_one_and_goes_on(tmp_path: Path) -> None:
