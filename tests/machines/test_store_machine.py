@@ -40,6 +40,7 @@ ROWS = st.builds(
     WORDS,
     st.integers(0, 3).map(lambda seconds: NOON + timedelta(seconds=seconds)),
     WORDS,
+    head=st.sampled_from(["", "one digest", "another"]),
 )
 
 
@@ -187,20 +188,68 @@ class StoreMachine(RuleBasedStateMachine):
         else:
             assert again == outcome
 
-    @rule(sid=IDS, off=st.none() | st.integers(0, 2))
-    def delete(self, sid: str, off: int | None) -> None:
+    @rule(sid=IDS)
+    def delete(self, sid: str) -> None:
         gone = len(self.stream(sid))
-        expected = None if off is None else gone + off
-        if off is not None and (off or sid in self.deleted):
-            error = SessionDeleted if sid in self.deleted else WrongExpectedVersion
-            with pytest.raises(error):
-                self.store.delete(sid, expected_version=expected)
-            return
-        assert self.store.delete(sid, expected_version=expected) == gone
+        assert self.store.delete(sid) == gone
         self.log = [record for record in self.log if record.session_id != sid]
         self.rows.pop(sid, None)
         if gone:
             self.deleted.add(sid)
+
+    @rule(
+        sid=IDS,
+        events=EVENTS,
+        row=ROWS,
+        gone=st.dictionaries(st.integers(1, 8), EVENTS.map(lambda events: events[0]), max_size=3),
+    )
+    def erase(
+        self,
+        sid: str,
+        events: tuple[EncodedEvent, ...],
+        row: RowChange,
+        gone: dict[int, EncodedEvent],
+    ) -> None:
+        stream = self.stream(sid)
+        payloads = {version: each for version, each in gone.items() if version <= len(stream)}
+        append = Append(sid, len(stream), events, row)
+        if sid in self.deleted:
+            with pytest.raises(SessionDeleted):
+                self.store.erase(append, payloads)
+            return
+        outcome = self.store.erase(append, payloads)
+        self.log = [
+            record._replace(topic=each.topic, payload=each.payload)
+            if record.session_id == sid and (each := payloads.get(record.version))
+            else record
+            for record in self.log
+        ]
+        self.record(append, outcome)
+
+    @rule()
+    def look_it_over(self) -> None:
+        assert list(self.store.check()) == []
+
+    @rule()
+    def compact(self) -> None:
+        assert self.store.compact() >= 0
+
+    @rule(after=IDS | st.just(""), limit=st.integers(0, 7))
+    def list_streams(self, after: str, limit: int) -> None:
+        ids = sorted({record.session_id for record in self.log if record.session_id > after})
+        assert list(self.store.stream_ids(after=after, limit=limit)) == ids[:limit]
+
+    @rule(sid=IDS, off=st.integers(-2, 2))
+    def delete_at_a_version(self, sid: str, off: int) -> None:
+        stream = self.stream(sid)
+        if sid in self.deleted:
+            with pytest.raises(SessionDeleted):
+                self.store.delete(sid, expected_version=len(stream) + off)
+        elif off:
+            with pytest.raises(WrongExpectedVersion):
+                self.store.delete(sid, expected_version=len(stream) + off)
+        else:
+            self.delete(sid)
 
     @rule()
     def draw_a_generation(self) -> None:
