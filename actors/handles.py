@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard, get_args
 from msgspec import Struct
 
 from ..events.approvals import Approval
-from ..events.envelope import RecordedEvent
+from ..events.envelope import RecordedEvent, StoredRecord
 from ..events.errors import WouldDeadlock
 from ..events.messages import (
     AssistantMessage,
@@ -246,6 +246,10 @@ class Session:
     def events(self, after: int = 0) -> Sequence[RecordedEvent]:
         """The recorded events with versions above ``after``, in order."""
         return self._system.read_events(self.id, after)
+
+    def records(self) -> Sequence[StoredRecord]:
+        """The events as they are stored, in order. For comparing and replaying."""
+        return self._system.read_records(self.id)
 
     def __repr__(self) -> str:
         return f"Session({self.id!r})"

@@ -5,6 +5,16 @@ nothing else. This layer imports ``events`` only.
 """
 
 from .checkpoint import Checkpoint, checkpoints
+from .comparing import (
+    ArgumentDrift,
+    Comparison,
+    Drift,
+    FinishReasonDrift,
+    StepCountDrift,
+    StepDrift,
+    ToolOrderDrift,
+    compare_trajectories,
+)
 from .phases import TRANSITIONS, Phase, check_transition
 from .session import evolve, fold
 from .state import (
@@ -25,6 +35,7 @@ from .state import (
     Settled,
     Stage,
 )
+from .trajectory import Course, Trajectory, TrajectoryCall, TrajectoryStep, course, trajectory_steps
 from .transcript import Transcript, check_transcript
 from .usage import SessionUsage, evolve_usage, fold_usage
 
@@ -32,9 +43,14 @@ __all__ = [
     "INITIAL",
     "TRANSITIONS",
     "Approved",
+    "ArgumentDrift",
     "Checkpoint",
+    "Comparison",
+    "Course",
     "Decided",
+    "Drift",
     "EndedTurn",
+    "FinishReasonDrift",
     "Gated",
     "Halt",
     "InDoubt",
@@ -49,12 +65,21 @@ __all__ = [
     "SessionUsage",
     "Settled",
     "Stage",
+    "StepCountDrift",
+    "StepDrift",
+    "ToolOrderDrift",
+    "Trajectory",
+    "TrajectoryCall",
+    "TrajectoryStep",
     "Transcript",
     "check_transcript",
     "check_transition",
     "checkpoints",
+    "compare_trajectories",
+    "course",
     "evolve",
     "evolve_usage",
     "fold",
     "fold_usage",
+    "trajectory_steps",
 ]
