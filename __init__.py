@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from .actors import Turn as Turn
     from .actors import TurnResult as TurnResult
     from .actors import View as View
+    from .actors import compare as compare
     from .actors import import_transcript as import_transcript
+    from .actors import replay as replay
     from .actors import tool as tool
     from .events import AssistantMessage as AssistantMessage
     from .events import FilePart as FilePart
@@ -82,7 +84,9 @@ _ROOMS = {
     "UserMessage": "events",
     "View": "actors",
     "WouldDeadlock": "events",
+    "compare": "actors",
     "import_transcript": "actors",
+    "replay": "actors",
     "tool": "actors",
 }
 __all__ = [
@@ -120,7 +124,9 @@ __all__ = [
     "UserMessage",
     "View",
     "WouldDeadlock",
+    "compare",
     "import_transcript",
+    "replay",
     "tool",
 ]
 

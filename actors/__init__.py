@@ -6,6 +6,7 @@ happens next is decided by pure functions (``decider``); everything else here ca
 
 from .agent import Agent
 from .choosing import AgentContext
+from .comparing import Comparable, compare
 from .handles import Pending, Session, View
 from .importing import import_transcript, transcript_events
 from .models import (
@@ -16,6 +17,7 @@ from .models import (
     TextDelta,
     ToolCallDelta,
 )
+from .replaying import RefusedCall, Replayed, ReplayedStep, replay
 from .results import (
     ApprovalShown,
     ErrorShown,
@@ -41,6 +43,7 @@ __all__ = [
     "Agent",
     "AgentContext",
     "ApprovalShown",
+    "Comparable",
     "Delta",
     "ErrorShown",
     "EventSubscription",
@@ -52,6 +55,9 @@ __all__ = [
     "Pending",
     "ReasoningDelta",
     "ReasoningEmitted",
+    "RefusedCall",
+    "Replayed",
+    "ReplayedStep",
     "Reply",
     "Session",
     "StreamItem",
@@ -68,7 +74,9 @@ __all__ = [
     "TurnResult",
     "TurnStream",
     "View",
+    "compare",
     "import_transcript",
+    "replay",
     "tool",
     "transcript_events",
 ]

@@ -41,12 +41,15 @@ from turnstream import (
     UserMessage,
     View,
     WouldDeadlock,
+    compare,
     import_transcript,
+    replay,
     tool,
 )
-from turnstream.actors import ErrorShown, TextEmitted, ToolEnded, TurnDone
+from turnstream.actors import ErrorShown, Replayed, TextEmitted, ToolEnded, TurnDone
 from turnstream.actors.testing import RecordedModel, ScriptedModel, call, crash_points
 from turnstream.events import InputQueued, WrongExpectedVersion
+from turnstream.projections import ArgumentDrift, Comparison, TrajectoryStep
 from turnstream.stores import open_store
 
 assert_type(turnstream.__version__, str)
@@ -192,6 +195,24 @@ def importing() -> int:
     return import_transcript(chat, store, "imported-1", agent="support")
 
 
+def comparing(session: Session, other: Session, transcript: Sequence[Message]) -> int | None:
+    found = compare(session, other, ignore={"search": ("token",)})
+    assert_type(found, Comparison)
+    assert_type(found.a, tuple[TrajectoryStep, ...])
+    assert_type(compare(session, transcript, ignore_text=True).shared, int | None)
+    for drift in found.drift:
+        if isinstance(drift, ArgumentDrift):
+            assert_type(drift.argument, str)
+    return found.diverged_at
+
+
+def replaying(session: Session, agent: Agent) -> int | None:
+    replayed = replay(session, agent, all_steps=True).result(timeout=60)
+    assert_type(replayed, Replayed)
+    assert_type(replay(session.events(), agent).result().usage, Usage)
+    return replayed.diverged_at
+
+
 # Async callers: the same names.
 
 
@@ -204,6 +225,7 @@ async def asynchronous(agent: Agent) -> None:
         async for item in turn.stream():
             assert_type(item.turn_id, str)
         assert_type(await session.view(), View)
+        assert_type(await replay(session, agent), Replayed)
 
 
 # Errors: one tree.
