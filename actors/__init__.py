@@ -5,8 +5,11 @@ happens next is decided by pure functions (``decider``); everything else here ca
 """
 
 from .agent import Agent
+from .atif import export_trajectory
+from .atif_reading import import_trajectory
 from .choosing import AgentContext
 from .comparing import Comparable, compare
+from .exporting import export_chat, export_events
 from .handles import Pending, Session, View
 from .importing import import_transcript, transcript_events
 from .models import (
@@ -18,6 +21,7 @@ from .models import (
     ToolCallDelta,
 )
 from .replaying import RefusedCall, Replayed, ReplayedStep, replay
+from .restoring import Restored, import_events
 from .results import (
     ApprovalShown,
     ErrorShown,
@@ -59,6 +63,7 @@ __all__ = [
     "Replayed",
     "ReplayedStep",
     "Reply",
+    "Restored",
     "Session",
     "StreamItem",
     "TextDelta",
@@ -75,6 +80,11 @@ __all__ = [
     "TurnStream",
     "View",
     "compare",
+    "export_chat",
+    "export_events",
+    "export_trajectory",
+    "import_events",
+    "import_trajectory",
     "import_transcript",
     "replay",
     "tool",

@@ -45,16 +45,15 @@ def append_after(
 ) -> tuple[Append, Known]:
     """The append of events that lead to ``state``, and what is known once it is done."""
     encoded, prev = CODEC.chained(events, known.version, known.prev)
-    row = RowChange(
-        state.status,
-        state.agent,
-        events[-1].at,
-        state.tenant,
-        state.approvals(session_id),
-        prev,
-    )
+    row = row_of(state, session_id, events[-1].at, prev)
     append = Append(session_id, known.version, encoded, row)
     return append, Known(state, known.version + len(encoded), prev)
+
+
+def row_of(state: SessionState, session_id: str, at: datetime, head: str) -> RowChange:
+    """The session's row, where its last event, of that time and digest, led to ``state``."""
+    approvals = state.approvals(session_id)
+    return RowChange(state.status, state.agent, at, state.tenant, approvals, head)
 
 
 def record_decision(store: EventStore, command: Resolve, at: datetime) -> None:
