@@ -19,7 +19,7 @@ def main() -> None:
             # A terminal with a small alphabet gets escapes; it is no reason to fail.
             stream.reconfigure(errors="backslashreplace")
     try:
-        from . import commands, deciding  # noqa: F401 - each adds its own to the app
+        from . import commands, deciding, differing, exports  # noqa: F401 - each adds its own to the app
         from .app import app
 
         app(prog_name="turnstream")
