@@ -10,7 +10,13 @@ from msgspec import Struct
 
 from ..events.errors import InvalidTranscript
 from ..events.messages import AssistantMessage, Content, Message, Outcome, ToolMessage, Usage
-from ..events.session import AnyEvent, ModelTurnRecorded, TurnFinished, UnknownEvent
+from ..events.session import (
+    AnyEvent,
+    ForkPatched,
+    ModelTurnRecorded,
+    TurnFinished,
+    UnknownEvent,
+)
 from .session import evolve
 from .state import INITIAL, SessionState
 
@@ -151,6 +157,8 @@ def course(events: Iterable[AnyEvent]) -> Course:
         match event:
             case ModelTurnRecorded() if length > len(before.transcript):
                 answers.append(Answered(before, event))
+            case ForkPatched(changed=changed) if "messages" in changed:
+                answers.clear()  # they were answers to something else
             case TurnFinished() if before.turn is not None and state.turn is None:
                 ended[length] = event.finish_reason
             case _:

@@ -24,7 +24,7 @@ from turnstream.stores.port import Append, RowChange
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 CHAT = [
-    {"role": "user", "content": "a \ud83d ü \x1b[31m"},
+    {"role": "user", "content": "a ü \x1b[31m \u202e"},
     {"role": "assistant", "content": "b"},
 ]
 
@@ -140,6 +140,7 @@ def test_an_export_that_fails_leaves_no_file_and_the_old_one_as_it_was(store: Ev
         ("one", "--all"),
         ("one", "--format", "xml"),
         ("nobody",),
+        ("one", "nobody"),
         ("one", "nobody", "--output", "x"),
         ("one", "--store", "sqlite:///nowhere.db"),
     ],
@@ -193,4 +194,5 @@ def test_nothing_that_drives_a_terminal_is_written_to_one() -> None:
     os.close(theirs)
     shown = os.read(ours, 100_000)
     os.close(ours)
-    assert done.returncode == 0 and b"turnstream_events" in shown and b"\x1b[31m" not in shown
+    assert done.returncode == 0 and b"turnstream_events" in shown
+    assert b"\x1b[31m" not in shown and "\u202e".encode() not in shown

@@ -30,6 +30,7 @@ from turnstream.events import (
     AssistantMessage,
     InvalidAgent,
     InvalidTranscript,
+    ModelFailed,
     ModelTurn,
     ToolMessage,
     Usage,
@@ -259,6 +260,9 @@ def test_a_dynamic_agent_chooses_for_each_turn(session: Session) -> None:
         ("turn-1", 0),
         ("turn-2", 4),
     ]
+    assert {(each.agent, each.session_id, each.recorded) for each in contexts} == {
+        ("agent", "s", None)
+    }
     assert [each.instructions for each in model.requests] == ["Turn of 0"] * 2 + ["Turn of 4"] * 2
     assert [len(each.tools) for each in model.requests] == [1, 1, 2, 2]
 
@@ -308,6 +312,30 @@ def test_arguments_that_were_edited_later_are_not_the_models(
     assert compare(recorded, recorded).a[0].calls[0].arguments == {"seats": 9}
     agent = changed([[call("book", seats=2)], "Booked."])
     assert replay(recorded, agent).result(WAIT).diverged_at is None
+
+
+def test_a_call_that_was_rejected_did_not_run_and_need_not_run_now(
+    run: Callable[..., ActorSystem],
+) -> None:
+    gated = tool(needs_approval=True, name="book")(book.fn)
+    recorded = run([[call("book", seats=2)], "Not booked."], tools=[gated]).session()
+    (approval,) = recorded.send("book").result(WAIT).approvals
+    recorded.reject(approval.id).result(WAIT)
+    agent = changed([[call("book", seats=2)], "Not booked."], tools=[look])
+    assert replay(recorded, agent).result(WAIT).diverged_at is None
+
+
+def test_a_turn_that_was_dropped_is_not_replayed(run: Callable[..., ActorSystem]) -> None:
+    script = ["One.", [call("look", city="a")], RuntimeError(), "Two."]
+    recorded = run(script, tools=[look], on_failure="drop").session()
+    recorded.send("1").result(WAIT)
+    with pytest.raises(ModelFailed):
+        recorded.send("lost").result(WAIT)
+    recorded.send("2").result(WAIT)
+    agent = changed(["One.", "Two."])
+    replayed = replay(recorded, agent).result(WAIT)
+    assert (verdicts(replayed), replayed.recorded) == (["same", "same"], 2)
+    assert [each.turn_id for each in replayed.steps] == ["turn-1", "turn-3"]
 
 
 def test_an_unfinished_turn_is_replayed_as_far_as_it_went(run: Callable[..., ActorSystem]) -> None:
