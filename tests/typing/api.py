@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from typing import assert_type
+from typing import Any, assert_type
 
 import turnstream
 from turnstream import (
@@ -46,7 +46,19 @@ from turnstream import (
     replay,
     tool,
 )
-from turnstream.actors import ErrorShown, Replayed, TextEmitted, ToolEnded, TurnDone
+from turnstream.actors import (
+    ErrorShown,
+    Replayed,
+    Restored,
+    TextEmitted,
+    ToolEnded,
+    TurnDone,
+    export_chat,
+    export_events,
+    export_trajectory,
+    import_events,
+    import_trajectory,
+)
 from turnstream.actors.testing import RecordedModel, ScriptedModel, call, crash_points
 from turnstream.events import InputQueued, WrongExpectedVersion
 from turnstream.projections import ArgumentDrift, Comparison, TrajectoryStep
@@ -193,6 +205,14 @@ def importing() -> int:
     store = open_store("sqlite:///imported.db")
     chat = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello"}]
     return import_transcript(chat, store, "imported-1", agent="support")
+
+
+def exporting() -> int:
+    store, other = open_store("sqlite:///a.db"), open_store("memory://")
+    lines = export_events(store, "user-42", "user-43")
+    assert_type(import_events(lines, other, session_id="copy"), Sequence[Restored])
+    assert_type(export_chat(store, "user-42")["messages"], Any)
+    return import_trajectory(export_trajectory(store, "user-42"), other, "again", agent="planner")
 
 
 def comparing(session: Session, other: Session, transcript: Sequence[Message]) -> int | None:
