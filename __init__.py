@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from .actors import ToolResultPatch as ToolResultPatch
     from .actors import Turn as Turn
     from .actors import TurnResult as TurnResult
+    from .actors import compare as compare
     from .actors import import_transcript as import_transcript
+    from .actors import replay as replay
     from .actors import tool as tool
     from .events import AssistantMessage as AssistantMessage
     from .events import FilePart as FilePart
@@ -88,7 +90,9 @@ _ROOMS = {
     "UserMessage": "events",
     "View": "projections",
     "WouldDeadlock": "events",
+    "compare": "actors",
     "import_transcript": "actors",
+    "replay": "actors",
     "tool": "actors",
 }
 __all__ = [
@@ -129,7 +133,9 @@ __all__ = [
     "UserMessage",
     "View",
     "WouldDeadlock",
+    "compare",
     "import_transcript",
+    "replay",
     "tool",
 ]
 

@@ -5,8 +5,13 @@ happens next is decided by pure functions (``decider``); everything else here ca
 """
 
 from .agent import Agent
+from .archive_reading import ImportedSession, import_events
+from .atif import export_trajectory
+from .atif_reading import import_trajectory
 from .auditing import Audited, Finding, audit_session, audit_store
 from .choosing import AgentContext
+from .comparing import Comparable, compare
+from .exporting import export_chat, export_events
 from .forking import Lineage
 from .handles import Session
 from .importing import import_transcript, transcript_events
@@ -20,6 +25,7 @@ from .models import (
 )
 from .patching import Patch, ToolResultPatch
 from .projecting import Projector
+from .replaying import RefusedCall, Replayed, ReplayedStep, replay
 from .restoring import Restored, restore_rows
 from .results import (
     ApprovalShown,
@@ -48,10 +54,12 @@ __all__ = [
     "AgentContext",
     "ApprovalShown",
     "Audited",
+    "Comparable",
     "Delta",
     "ErrorShown",
     "EventSubscription",
     "Finding",
+    "ImportedSession",
     "InputJoined",
     "InputShown",
     "Lineage",
@@ -63,6 +71,9 @@ __all__ = [
     "Pruned",
     "ReasoningDelta",
     "ReasoningEmitted",
+    "RefusedCall",
+    "Replayed",
+    "ReplayedStep",
     "Reply",
     "Restored",
     "Session",
@@ -82,8 +93,15 @@ __all__ = [
     "TurnStream",
     "audit_session",
     "audit_store",
+    "compare",
+    "export_chat",
+    "export_events",
+    "export_trajectory",
+    "import_events",
+    "import_trajectory",
     "import_transcript",
     "prune",
+    "replay",
     "restore_rows",
     "tool",
     "transcript_events",

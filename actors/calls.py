@@ -114,7 +114,7 @@ class Calls:
         attempt, timeout = turn.discarded + 1, ready.agent.model_timeout
 
         def settle(settled: Settled) -> None:
-            command, cause = _model_command(settled, request, attempt, ready, call.usage)
+            command, cause = model_command(settled, request, attempt, ready, call.usage)
             self._post(command, call, cause)
 
         call.running = self._effects.run(
@@ -176,7 +176,7 @@ def _show(call: Call, feed: Feed | None, turn_id: str, delta: Delta | Usage) -> 
         feed.publish(item)
 
 
-def _model_command(
+def model_command(
     settled: Settled, request: ModelRequest, attempt: int, ready: ReadyAgent, used: Usage | None
 ) -> tuple[Command, BaseException | None]:
     key = (request.turn_id, request.step, attempt)

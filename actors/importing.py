@@ -10,31 +10,32 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from ..events.errors import IllegalTransition, InvalidTranscript
+from msgspec import MsgspecError
+
+from ..events.errors import IllegalTransition, InvalidModelTurn, InvalidTranscript
 from ..events.identifiers import check_session_id
-from ..events.messages import Content, FilePart, ImagePart, Part, TextPart, ToolCall, ToolSpec
-from ..events.session import (
-    AgentConfigured,
-    Budget,
-    InputApplied,
-    InputQueued,
-    ModelTurnRecorded,
-    Owner,
-    SessionEvent,
-    SessionStarted,
-    ToolCallStarted,
-    ToolResultRecorded,
-    TurnFinished,
-    TurnStarted,
-)
-from ..projections import INITIAL, evolve, fold
-from ..projections.phases import Phase, check_transition
+from ..events.messages import ToolSpec
+from ..events.session import SessionEvent
+from ..projections import fold
 from ..stores import EventStore
-from .models import parsed_call
-from .ready import fingerprint
+from .chat_format import plain_text, read_answer, read_content, read_outcome
 from .recording import Known, append_after
+from .transcribing import Transcriber
 
 Chat = Iterable[Mapping[str, Any]]
+
+# What reading a message can raise that is not of the format.
+SHAPELESS = (
+    ArithmeticError,
+    AttributeError,
+    IllegalTransition,
+    InvalidModelTurn,
+    LookupError,
+    MsgspecError,
+    RecursionError,
+    TypeError,
+    ValueError,
+)
 
 
 def import_transcript(
@@ -64,17 +65,17 @@ def transcript_events(messages: Chat, *, agent: str, at: datetime) -> list[Sessi
     Raises ``InvalidTranscript`` naming the message at fault.
     """
     chat = list(messages)
-    writer = _Writer(at, agent)
+    writer = Transcriber(at, agent)
     try:
         writer.begin(*_configuration(chat))
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except SHAPELESS as error:
         raise InvalidTranscript(
             f"this is no conversation in OpenAI chat format: {type(error).__name__}: {error}"
         ) from error
     for place, message in enumerate(chat):
         try:
-            writer.write(message)
-        except (IllegalTransition, KeyError, TypeError, ValueError, AttributeError) as error:
+            _write(message, writer)
+        except SHAPELESS as error:
             raise InvalidTranscript(
                 f"message {place} (role {_role(message)!r}) does not fit there: "
                 f"{type(error).__name__}: {error}"
@@ -88,7 +89,7 @@ def _role(message: object) -> str:
 
 def _configuration(chat: list[Mapping[str, Any]]) -> tuple[str, tuple[ToolSpec, ...]]:
     instructions = [
-        _plain_text(each.get("content")) for each in chat if _role(each) in ("system", "developer")
+        plain_text(each.get("content")) for each in chat if _role(each) in ("system", "developer")
     ]
     names = dict.fromkeys(
         call["function"]["name"]
@@ -99,134 +100,16 @@ def _configuration(chat: list[Mapping[str, Any]]) -> tuple[str, tuple[ToolSpec, 
     return "\n\n".join(instructions), tuple(ToolSpec(name) for name in names)
 
 
-class _Writer:
-    """Writes one message after the other as events."""
-
-    def __init__(self, at: datetime, agent: str) -> None:
-        self._at, self._agent = at, agent
-        self._state = INITIAL
-        self._fingerprint = ""
-        self.events: list[SessionEvent] = []
-
-    def begin(self, instructions: str, tools: tuple[ToolSpec, ...]) -> None:
-        self._fingerprint = fingerprint("imported", instructions, tools)
-        self._record(SessionStarted(at=self._at, agent=self._agent))
-        self._record(
-            AgentConfigured(
-                at=self._at,
-                name=self._agent,
-                model="imported",
-                instructions=instructions,
-                tools=tools,
-                fingerprint=self._fingerprint,
-            )
-        )
-
-    def write(self, message: Mapping[str, Any]) -> None:
-        match message["role"]:
-            case "system" | "developer":
-                pass
-            case "user":
-                self._user(_content(message.get("content")))
-            case "assistant":
-                self._assistant(message)
-            case "tool":
-                self._tool(message["tool_call_id"], _content(message.get("content")))
-            case role:
-                raise ValueError(f"role {role!r} is none of system, user, assistant, tool")
-
-    def _record(self, event: SessionEvent) -> None:
-        check_transition(self._state.phase, event)
-        self._state = evolve(self._state, event)
-        self.events.append(event)
-
-    def _user(self, content: Content) -> None:
-        input_id = f"input-{len(self.events)}"
-        self._record(InputQueued(at=self._at, input_id=input_id, content=content))
-        if self._state.turn is None:
-            self._start((input_id,))
-        else:
-            self._record(InputApplied(at=self._at, turn_id=self._turn_id, input_id=input_id))
-
-    def _assistant(self, message: Mapping[str, Any]) -> None:
-        if self._state.turn is None:
-            self._start(())
-        calls = tuple(map(_call, message.get("tool_calls") or ()))
-        assert self._state.turn is not None
-        self._record(
-            ModelTurnRecorded(
-                at=self._at,
-                turn_id=self._turn_id,
-                step=self._state.turn.steps + 1,
-                text=_plain_text(message.get("content")),
-                tool_calls=calls,
-                model="imported",
-                finish_reason="tool_calls" if calls else "stop",
-            )
-        )
-        if not calls:
-            self._record(TurnFinished(at=self._at, turn_id=self._turn_id))
-
-    def _tool(self, call_id: str, content: Content) -> None:
-        turn = self._state.turn
-        if self._state.phase is not Phase.TOOLS or turn is None:
-            raise ValueError(f"no call waits for a result, and this is one of {call_id!r}")
-        if call_id not in [each.call.id for each in turn.calls]:
-            raise ValueError(f"no open call has the id {call_id!r}")
-        for event in (
-            ToolCallStarted(at=self._at, turn_id=turn.turn_id, call_id=call_id),
-            ToolResultRecorded(at=self._at, turn_id=turn.turn_id, call_id=call_id, content=content),
-        ):
-            self._record(event)
-
-    def _start(self, input_ids: tuple[str, ...]) -> None:
-        self._record(
-            TurnStarted(
-                at=self._at,
-                turn_id=f"turn-{self._state.turns + 1}",
-                input_ids=input_ids,
-                agent=self._agent,
-                budget=Budget(max_steps=32),
-                owner=Owner(0, "import"),
-                fingerprint=self._fingerprint,
-            )
-        )
-
-    @property
-    def _turn_id(self) -> str:
-        assert self._state.turn is not None
-        return self._state.turn.turn_id
-
-
-def _call(call: Mapping[str, Any]) -> ToolCall:
-    function = call["function"]
-    return parsed_call(call["id"], function["name"], function.get("arguments") or "")
-
-
-def _content(content: Any) -> Content:
-    match content:
-        case None:
-            return ""
-        case str():
-            return content
-        case list() | tuple():
-            return tuple(map(_part, content))
-    raise TypeError(f"content is text or a list of parts, not {type(content).__name__}")
-
-
-def _plain_text(content: Any) -> str:
-    given = _content(content)
-    if isinstance(given, str):
-        return given
-    return "".join(part.text for part in given if isinstance(part, TextPart))
-
-
-def _part(part: Mapping[str, Any]) -> Part:
-    match part:
-        case {"type": "text", "text": str(text)}:
-            return TextPart(text)
-        case {"type": "image_url", "image_url": {"url": str(url)}}:
-            return ImagePart(url=url)
-        case {"type": "file", "file": {"filename": str(name), "file_data": str(url)}}:
-            return FilePart(name, url=url)
-    raise ValueError(f"a part of type {part.get('type')!r} can't be imported")
+def _write(message: Mapping[str, Any], writer: Transcriber) -> None:
+    match message["role"]:
+        case "system" | "developer":
+            pass
+        case "user":
+            writer.user(read_content(message.get("content")))
+        case "assistant":
+            writer.answer(read_answer(message))
+        case "tool":
+            content = read_content(message.get("content"))
+            writer.result(message["tool_call_id"], content, read_outcome(message))
+        case role:
+            raise ValueError(f"role {role!r} is none of system, user, assistant, tool")

@@ -200,6 +200,12 @@ def parsed_call(call_id: str, name: str, arguments: str) -> ToolCall:
     return _tool_call(ToolCall(call_id, name, parsed))
 
 
+def exact_call(call_id: str, name: str, arguments: Any, malformed: str = "") -> ToolCall:
+    """A call with these arguments, as plain data of our own. ``InvalidModelTurn`` for what is no
+    call."""
+    return _tool_call(ToolCall(call_id, name, arguments, malformed))
+
+
 def _text(arguments: object) -> str:
     try:
         return msgspec.json.encode(plain(arguments, "arguments")).decode()

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from ..events.envelope import RecordedEvent
+from ..events.envelope import RecordedEvent, StoredRecord
 from ..events.messages import Message, Usage
 from ..events.session import Status
 from ..projections import Checkpoint, Pending, View
@@ -86,6 +86,10 @@ class SessionReading:
     def events(self, after: int = 0) -> Sequence[RecordedEvent]:
         """The recorded events with versions above ``after``, in order."""
         return self._system.read_events(self.id, after)
+
+    def records(self) -> Sequence[StoredRecord]:
+        """The events as they are stored, in order. For comparing and replaying."""
+        return self._system.read_records(self.id)
 
 
 def _given(version: int | None, step: int | None, time: datetime | None) -> Point:

@@ -79,6 +79,12 @@ def row_after(state: SessionState, session_id: str, at: datetime, head: str) -> 
     return RowChange(state.status, state.agent, at, state.tenant, state.approvals(session_id), head)
 
 
+def row_of(state: SessionState, session_id: str, at: datetime, head: str) -> RowChange:
+    """The session's row, where its last event, of that time and digest, led to ``state``."""
+    approvals = state.approvals(session_id)
+    return RowChange(state.status, state.agent, at, state.tenant, approvals, head)
+
+
 def record_decision(store: EventStore, command: Resolve, at: datetime) -> None:
     """Record a decision, and start nothing: the turn goes on with whoever resumes it.
 

@@ -13,7 +13,7 @@ from weakref import WeakSet
 
 from ..events.approvals import Approval, oldest_first, session_of
 from ..events.codec import CODEC
-from ..events.envelope import RecordedEvent
+from ..events.envelope import RecordedEvent, StoredRecord
 from ..events.errors import InvalidAgent, InvalidSessionId
 from ..events.identifiers import check_session_id
 from ..events.messages import Policy
@@ -291,6 +291,10 @@ class ActorSystem:
     def read_events(self, session_id: str, after: int) -> Sequence[RecordedEvent]:
         """A session's recorded events. For handles."""
         return [CODEC.recorded(each) for each in self._store.read(session_id, after=after)]
+
+    def read_records(self, session_id: str) -> Sequence[StoredRecord]:
+        """A session's events as they are stored. For handles."""
+        return self._store.read(session_id)
 
 
 class EventSubscription:

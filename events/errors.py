@@ -43,6 +43,7 @@
     │   └── WouldDeadlock         the wait could never end
     ├── InvalidAgent              an agent or tool is declared wrongly
     ├── InvalidTranscript         a conversation that no provider would accept
+    ├── DamagedFile               an exported file is not as it was written
     └── ScriptExhausted           a scripted model was asked more often than its script is long
 
 ``code`` is stable and fit for programs; the text says what happened, to what, and what to do
@@ -373,6 +374,18 @@ class InvalidTranscript(TurnstreamError):
     """A conversation that no provider would accept: a call without its result, or the reverse."""
 
     code = "invalid-transcript"
+
+
+class DamagedFile(TurnstreamError):
+    """An exported file is not as it was written: ``line`` is the first at fault, and ``reason``
+    says what is wrong with it."""
+
+    code = "damaged-file"
+
+    def __init__(self, message: str, *, line: int) -> None:
+        super().__init__(f"line {line}: {message}")
+        self.line = line
+        self.reason = message
 
 
 class ScriptExhausted(TurnstreamError):

@@ -6,6 +6,16 @@ nothing else. This layer imports ``events`` only.
 
 from .auditing import Audit, Breach
 from .checkpoint import Checkpoint, Step, checkpoints, last_settled, steps
+from .comparing import (
+    ArgumentDrift,
+    Comparison,
+    Drift,
+    FinishReasonDrift,
+    StepCountDrift,
+    StepDrift,
+    ToolOrderDrift,
+    compare_trajectories,
+)
 from .growing import Growing
 from .phases import TRANSITIONS, Phase, check_transition
 from .read_model import MemoryRows, ReadModel, Rows, project
@@ -30,6 +40,7 @@ from .state import (
     Settled,
     Stage,
 )
+from .trajectory import Course, Trajectory, TrajectoryCall, TrajectoryStep, course, trajectory_steps
 from .transcript import Transcript, check_transcript
 from .usage import SessionUsage, evolve_usage, fold_usage
 from .usage_by_day import DiscardedUsage, ModelUsage, ToolUsage, UsageByDay
@@ -40,13 +51,18 @@ __all__ = [
     "INITIAL",
     "TRANSITIONS",
     "Approved",
+    "ArgumentDrift",
     "Audit",
     "Breach",
     "Checkpoint",
+    "Comparison",
+    "Course",
     "Decided",
     "DiscardedUsage",
+    "Drift",
     "Edit",
     "EndedTurn",
+    "FinishReasonDrift",
     "Folded",
     "Gated",
     "Growing",
@@ -69,13 +85,21 @@ __all__ = [
     "Settled",
     "Stage",
     "Step",
+    "StepCountDrift",
+    "StepDrift",
+    "ToolOrderDrift",
     "ToolUsage",
+    "Trajectory",
+    "TrajectoryCall",
+    "TrajectoryStep",
     "Transcript",
     "UsageByDay",
     "View",
     "check_transcript",
     "check_transition",
     "checkpoints",
+    "compare_trajectories",
+    "course",
     "dump_snapshot",
     "evolve",
     "evolve_usage",
@@ -85,4 +109,5 @@ __all__ = [
     "load_snapshot",
     "project",
     "steps",
+    "trajectory_steps",
 ]

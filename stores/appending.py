@@ -68,24 +68,26 @@ def write_once(cursor: sqlite3.Cursor, append: Append) -> Appended:
 
 
 def _set_row(cursor: sqlite3.Cursor, append: Append) -> None:
-    sid, expected, row, copied = (
-        append.session_id,
-        append.expected_version,
-        append.row,
-        append.copied,
-    )
+    sid, expected, row = append.session_id, append.expected_version, append.row
     version, at = expected + len(append.events), microseconds(row.at)
     size = sum([len(payload) for _, payload in append.events])
     waiting = dump_approvals(row.approvals)
     change = (version, row.status, row.agent, row.tenant, at, waiting, row.head)
-    if copied is not None:
-        (prefix,) = cursor.execute(WEIGH, (copied.session_id, copied.version)).fetchone()
-        begun = (*change, size + prefix, sid, at, copied.session_id, copied.version)
-        cursor.execute(START, begun)
-    elif expected > 0:
+    if expected > 0 and append.copied is None:
         cursor.execute(ADVANCE, (*change, size, sid, expected))
-    else:
-        cursor.execute(START, (*change, size, sid, at, None, None))
+        return
+    created = at if row.created is None else microseconds(row.created)
+    origin = append.copied or row.forked_from
+    parent = (None, None) if origin is None else (origin.session_id, origin.version)
+    size += _weight(cursor, append.copied)
+    cursor.execute(START, (*change, size, sid, created, *parent))
+
+
+def _weight(cursor: sqlite3.Cursor, copied: ForkOrigin | None) -> int:
+    if copied is None:
+        return 0
+    (size,) = cursor.execute(WEIGH, (copied.session_id, copied.version)).fetchone()
+    return int(size)
 
 
 def _check_origin(cursor: sqlite3.Cursor, origin: ForkOrigin) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import timedelta
 from pathlib import Path
 from queue import SimpleQueue
 
@@ -66,6 +67,20 @@ class CopyConformance(StoreCase):
             assert [each.session_id for each in store.sessions(forked_from="s")] == ["f"]
             assert [each.session_id for each in store.sessions(forked_from="f")] == ["g"]
             assert [each.forked_from for each in store.sessions(forked_from="g")] == []
+
+    def test_a_stream_brought_as_a_copy_says_where_it_comes_from_and_since_when(
+        self, tmp_path: Path
+    ) -> None:
+        origin, later = ForkOrigin("elsewhere", 7), NOON + timedelta(days=1)
+        row = RowChange("idle", "planner", later, created=NOON, forked_from=origin)
+        with self.store(tmp_path) as store:
+            store.append(Append("s", 0, (event(),), row))
+            store.append(append_of("s", 1, "b", at=later))
+            found = store.session("s")
+            assert found is not None
+            assert (found.created, found.updated) == (NOON, later)
+            assert found.forked_from == origin
+            assert [each.session_id for each in store.sessions(forked_from="elsewhere")] == ["s"]
 
     def test_nothing_is_copied_over_a_stream_that_exists(self, tmp_path: Path) -> None:
         with self.store(tmp_path) as store:

@@ -217,7 +217,7 @@ class MemoryStore:
         size = sum(len(each.payload) for each in records)
         before = self._rows.get(sid)
         if before is None:
-            created, forked_from = row.at, append.copied
+            created, forked_from = row.created or row.at, append.copied or row.forked_from
         else:
             created, forked_from = before.created, before.forked_from
             size += before.size

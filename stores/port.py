@@ -23,7 +23,9 @@ from .read_models import ReadModelTables
 
 class RowChange(Struct, frozen=True, gc=False):
     """What an append makes of the session's row; ``approvals`` are the decisions it waits for,
-    ``head`` is the digest of the last event."""
+    ``head`` is the digest of the last event. Where a stream begins, ``created`` is when it did,
+    if not ``at``, and ``forked_from`` where its first events come from, if they are ``copied`` or
+    come along as a copy."""
 
     status: Status
     agent: str
@@ -31,6 +33,8 @@ class RowChange(Struct, frozen=True, gc=False):
     tenant: str = ""
     approvals: tuple[Approval, ...] = ()
     head: str = ""
+    created: datetime | None = None
+    forked_from: ForkOrigin | None = None
 
 
 class Append(Struct, frozen=True, gc=False):

@@ -23,6 +23,8 @@ def main() -> None:
         from . import (  # noqa: F401
             commands,
             deciding,
+            differing,
+            exports,
             rebuilding,
             retaining,
             tailing,

@@ -1,8 +1,8 @@
-"""Files of conversations in OpenAI chat format.
+"""Files of conversations in OpenAI chat format, or in ATIF.
 
-A file holds one conversation, as JSON, or one a line. A conversation is a list of messages, or
-an object with ``messages`` and perhaps an ``id``. Either may be packed with gzip. Lines are read
-one at a time, so a file may be of any size.
+A file holds one conversation, as JSON, or one a line. A conversation is a list of messages, an
+object with ``messages`` and perhaps an ``id``, or a trajectory in ATIF. A file may be packed with
+gzip. Lines are read one at a time, so a file may be of any size.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ from collections.abc import Iterable, Iterator
 from io import BufferedReader
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
+
+from ..atif_reading import is_trajectory
 
 _GZIP = b"\x1f\x8b"
 _BOM = b"\xef\xbb\xbf"
@@ -28,6 +30,14 @@ class Chat(NamedTuple):
     messages: list[Any]
 
 
+class Trajectory(NamedTuple):
+    """A trajectory that was found in line ``line``, or in the whole file (0)."""
+
+    line: int
+    id: str
+    document: dict[str, Any]
+
+
 class Unreadable(NamedTuple):
     """What stands in line ``line``, or in the whole file (0), is no conversation."""
 
@@ -35,23 +45,28 @@ class Unreadable(NamedTuple):
     reason: str
 
 
-def read_chats(source: BufferedReader, *, by_line: bool) -> Iterator[Chat | Unreadable]:
+Conversation: TypeAlias = Chat | Trajectory
+Row: TypeAlias = tuple[int, bytes] | Unreadable
+
+
+def read_rows(source: BufferedReader) -> Iterator[Row]:
+    """The lines of a file, unpacked, each with its number."""
+    return _rows(_unpacked(source))
+
+
+def read_chats(rows: Iterator[Row], *, by_line: bool) -> Iterator[Conversation | Unreadable]:
     """The conversations of a file. ``by_line`` says that each line is one; otherwise the
     first line tells: if it is one, and not alone, so are the others."""
-    rows = _rows(_unpacked(source))
     if by_line:
         yield from _lines(rows)
         return
     head = list(_head(rows))
     found = list(_lines(head))
-    if len(found) == 2 and isinstance(found[0], Chat):
+    if len(found) == 2 and not isinstance(found[0], Unreadable):
         yield from found
         yield from _lines(rows)
     else:
         yield _whole(chain(head, rows))
-
-
-_Row = tuple[int, bytes] | Unreadable
 
 
 def has_lines(file: Path) -> bool:
@@ -64,7 +79,7 @@ def _unpacked(source: BufferedReader) -> Iterable[bytes]:
     return gzip.GzipFile(fileobj=source) if packed else source
 
 
-def _rows(source: Iterable[bytes]) -> Iterator[_Row]:
+def _rows(source: Iterable[bytes]) -> Iterator[Row]:
     number = 0
     try:
         for number, row in enumerate(source, 1):
@@ -73,7 +88,7 @@ def _rows(source: Iterable[bytes]) -> Iterator[_Row]:
         yield Unreadable(number + 1, f"the packed file is damaged from here on: {error}")
 
 
-def _head(rows: Iterable[_Row]) -> Iterator[_Row]:
+def _head(rows: Iterable[Row]) -> Iterator[Row]:
     """The rows up to the second one that is not blank."""
     filled = 0
     for row in rows:
@@ -83,7 +98,7 @@ def _head(rows: Iterable[_Row]) -> Iterator[_Row]:
             return
 
 
-def _lines(rows: Iterable[_Row]) -> Iterator[Chat | Unreadable]:
+def _lines(rows: Iterable[Row]) -> Iterator[Conversation | Unreadable]:
     for row in rows:
         if isinstance(row, Unreadable):
             yield row
@@ -91,11 +106,11 @@ def _lines(rows: Iterable[_Row]) -> Iterator[Chat | Unreadable]:
             yield _conversation(*row)
 
 
-def _is_blank(row: _Row) -> bool:
+def _is_blank(row: Row) -> bool:
     return not isinstance(row, Unreadable) and not row[1].strip()
 
 
-def _whole(rows: Iterable[_Row]) -> Chat | Unreadable:
+def _whole(rows: Iterable[Row]) -> Conversation | Unreadable:
     texts = []
     for row in rows:
         if isinstance(row, Unreadable):
@@ -104,7 +119,7 @@ def _whole(rows: Iterable[_Row]) -> Chat | Unreadable:
     return _conversation(0, b"".join(texts))
 
 
-def _conversation(line: int, text: bytes) -> Chat | Unreadable:
+def _conversation(line: int, text: bytes) -> Conversation | Unreadable:
     try:
         found = json.loads(text.decode())
     except UnicodeDecodeError as error:
@@ -114,6 +129,9 @@ def _conversation(line: int, text: bytes) -> Chat | Unreadable:
     match found:
         case list():
             return Chat(line, "", found)
+        case {"steps": list()} if is_trajectory(found):
+            own = found.get("session_id")
+            return Trajectory(line, own if isinstance(own, str) else "", found)
         case {"messages": list(messages)}:
             own = found.get("id")
             return Chat(line, own if isinstance(own, str) else "", messages)

@@ -17,9 +17,9 @@ from ...stores import EventStore, SessionRow
 from ..viewing import point, version_at
 from .app import AsJson, AtStep, AtVersion, SessionId, StoreUrl, app, encodable
 from .boundary import WRONG
-from .chats import has_lines, read_chats
+from .chats import has_lines
 from .conversation import conversation, session_fields
-from .imports import Naming, import_chats, opened_file
+from .imports import Naming, import_file, opened_file
 from .listing import decoded, event_line, row_fields, session_table
 from .opening import DEFAULT_STORE, existing_session, store_to_read, store_to_write
 from .report import report, report_as_json
@@ -147,19 +147,20 @@ def import_(
         typer.Option(help="The session's id; of several conversations, how their ids begin."),
     ] = None,
     agent: Annotated[
-        str, typer.Option(callback=encodable, help="The agent the sessions belong to.")
-    ] = "imported",
+        str | None,
+        typer.Option(callback=encodable, help="The agent that conversations belong to."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Import conversations in OpenAI chat format, each as a session.
+    """Import exported sessions, or conversations in OpenAI chat format or ATIF.
 
-    A conversation is a list of messages, or an object with 'messages' and perhaps an 'id'. A
-    file holds one, or one a line. What was imported before is recognised and left as it is.
+    A conversation is a list of messages, an object with 'messages' and perhaps an 'id', or a
+    trajectory. A file holds one, or one a line. What was imported before is recognised and left
+    as it is.
     """
     naming = Naming.of(file, id)
     with store_to_write(store) as opened, opened_file(file) as source:
-        chats = read_chats(source, by_line=has_lines(file))
-        outcomes = import_chats(chats, opened, naming, agent)
+        outcomes = import_file(source, opened, naming, agent, by_line=has_lines(file))
         tally = report_as_json(outcomes) if as_json else report(outcomes, source)
     if tally.failed:
         raise typer.Exit(WRONG)

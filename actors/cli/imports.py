@@ -1,7 +1,7 @@
-"""Conversations from a file, each as a session.
+"""Conversations and exported sessions from a file, each as a session.
 
-Each conversation is one append, so an import can be stopped anywhere and started again: what
-stands there already is recognised and left as it is.
+Each is one append, so an import can be stopped anywhere and started again: what stands there
+already is recognised and left as it is.
 """
 
 from __future__ import annotations
@@ -9,7 +9,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from io import BufferedReader
+from itertools import chain, islice
 from pathlib import Path
 from typing import Literal, cast
 
@@ -17,6 +19,8 @@ from msgspec import Struct
 
 from ...events.codec import CODEC
 from ...events.errors import (
+    CorruptEvent,
+    DamagedFile,
     InvalidSessionId,
     InvalidTranscript,
     SessionDeleted,
@@ -25,8 +29,12 @@ from ...events.errors import (
 )
 from ...events.session import UnknownEvent
 from ...stores import EventStore
+from ..archive import BEGINNING, Archive, read_archives
+from ..archive_reading import restore
+from ..atif_reading import import_trajectory
 from ..importing import import_transcript
-from .chats import Chat, Unreadable
+from ..transcribing import IMPORTED
+from .chats import Conversation, Row, Trajectory, Unreadable, read_chats, read_rows
 
 _AT_FAULT = (InvalidSessionId, InvalidTranscript, SessionDeleted, Unstorable)
 _SHAPELESS = (AttributeError, KeyError, TypeError, ValueError, RecursionError)
@@ -66,7 +74,7 @@ class Naming(Struct, frozen=True):
         stem = Path(file.name.removesuffix(".gz")).stem
         return cls(given, "stdin" if stem == "-" else stem)
 
-    def name(self, chat: Chat) -> str:
+    def name(self, chat: Conversation) -> str:
         """The session id of a conversation."""
         if self.given is None and chat.id:
             return chat.id
@@ -74,24 +82,69 @@ class Naming(Struct, frozen=True):
         return f"{name}-{chat.line}" if chat.line else name
 
 
-def import_chats(
-    chats: Iterable[Chat | Unreadable], store: EventStore, naming: Naming, agent: str
+def import_file(
+    source: BufferedReader, store: EventStore, naming: Naming, agent: str | None, *, by_line: bool
 ) -> Iterator[Imported]:
-    """Import one conversation after the other; one that can't be does not stop the others.
+    """Import what a file holds, whatever it is: exported sessions, or conversations.
 
-    Raises what the store raises when it can't be written to.
+    What can't be imported does not stop what comes after it, unless the file is damaged. Raises
+    what the store raises when it can't be written to.
     """
+    rows = read_rows(source)
+    first = list(islice(rows, 1))
+    rows = chain(first, rows)
+    if first and not isinstance(first[0], Unreadable) and first[0][1].startswith(BEGINNING):
+        return import_archives(rows, store, naming.given)
+    return import_chats(read_chats(rows, by_line=by_line), store, naming, agent)
+
+
+def import_archives(
+    rows: Iterable[Row], store: EventStore, given: str | None
+) -> Iterator[Imported]:
+    """Import exported sessions, as they were. A file that is damaged is read up to there."""
+    try:
+        for archive in read_archives(map(_undamaged, rows)):
+            yield _restore(archive, store, given)
+    except DamagedFile as error:
+        yield Imported(error.line, "", "failed", reason=error.reason)
+
+
+def import_chats(
+    chats: Iterable[Conversation | Unreadable],
+    store: EventStore,
+    naming: Naming,
+    agent: str | None,
+) -> Iterator[Imported]:
+    """Import one conversation after the other; one that can't be does not stop the others."""
     for chat in chats:
         match chat:
             case Unreadable(line=line, reason=reason):
                 yield Imported(line, "", "failed", reason=reason)
-            case Chat():
+            case _:
                 yield _import(chat, store, naming.name(chat), agent)
 
 
-def _import(chat: Chat, store: EventStore, session_id: str, agent: str) -> Imported:
+def _undamaged(row: Row) -> bytes:
+    if isinstance(row, Unreadable):
+        raise DamagedFile(row.reason, line=row.line)
+    return row[1]
+
+
+def _restore(archive: Archive, store: EventStore, given: str | None) -> Imported:
     try:
-        version = import_transcript(chat.messages, store, session_id, agent=agent)
+        restored = restore(archive, store, given)
+    except WrongExpectedVersion as error:
+        reason = f"session {error.session_id!r} exists with other events; choose another id"
+        return Imported(archive.line, error.session_id, "failed", reason=reason)
+    except (*_AT_FAULT, CorruptEvent) as error:
+        return Imported(archive.line, archive.session_id, "failed", reason=str(error))
+    outcome: Literal["present", "imported"] = "present" if restored.present else "imported"
+    return Imported(archive.line, restored.session_id, outcome, restored.version)
+
+
+def _import(chat: Conversation, store: EventStore, session_id: str, agent: str | None) -> Imported:
+    try:
+        version = _write(chat, store, session_id, agent)
     except WrongExpectedVersion:
         return _compare(chat, store, session_id, agent)
     except _AT_FAULT as error:
@@ -102,14 +155,26 @@ def _import(chat: Chat, store: EventStore, session_id: str, agent: str) -> Impor
     return Imported(chat.line, session_id, "imported", version)
 
 
-def _compare(chat: Chat, store: EventStore, session_id: str, agent: str) -> Imported:
+def _write(
+    chat: Conversation,
+    store: EventStore,
+    session_id: str,
+    agent: str | None,
+    at: datetime | None = None,
+) -> int:
+    if isinstance(chat, Trajectory):
+        return import_trajectory(chat.document, store, session_id, agent=agent, at=at)
+    return import_transcript(chat.messages, store, session_id, agent=agent or IMPORTED, at=at)
+
+
+def _compare(chat: Conversation, store: EventStore, session_id: str, agent: str | None) -> Imported:
     """A store takes an append that already stands there, byte for byte, as written; and the only
     thing in it that this import did not determine is the time of the first."""
     first = store.read(session_id, upto=1)[0]
     event = CODEC.decode(first.topic, first.payload)
     try:
         if not isinstance(event, UnknownEvent):
-            version = import_transcript(chat.messages, store, session_id, agent=agent, at=event.at)
+            version = _write(chat, store, session_id, agent, event.at)
             return Imported(chat.line, session_id, "present", version)
     except WrongExpectedVersion:
         pass

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from turnstream.actors import import_transcript
-from turnstream.actors.cli.chats import Chat, read_chats
+from turnstream.actors.cli.chats import Chat, read_chats, read_rows
 from turnstream.actors.cli.commands import app
 from turnstream.events.codec import CODEC
 from turnstream.events.messages import UserMessage
@@ -249,4 +249,4 @@ def test_lines_are_read_alike_packed_or_not_and_named_or_not(
     expected = [Chat(line, "", each) for line, each in enumerate(conversations, 1)]
     for given_bytes in (text, gzip.compress(text)):
         source: Any = BufferedReader(BytesIO(given_bytes))
-        assert list(read_chats(source, by_line=by_line)) == expected
+        assert list(read_chats(read_rows(source), by_line=by_line)) == expected

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from typing import assert_type
+from typing import Any, assert_type
 
 import turnstream
 from turnstream import (
@@ -44,13 +44,33 @@ from turnstream import (
     UserMessage,
     View,
     WouldDeadlock,
+    compare,
     import_transcript,
+    replay,
     tool,
 )
-from turnstream.actors import ErrorShown, TextEmitted, ToolEnded, TurnDone
+from turnstream.actors import (
+    ErrorShown,
+    ImportedSession,
+    Replayed,
+    TextEmitted,
+    ToolEnded,
+    TurnDone,
+    export_chat,
+    export_events,
+    export_trajectory,
+    import_events,
+    import_trajectory,
+)
 from turnstream.actors.testing import RecordedModel, ScriptedModel, call, crash_points
 from turnstream.events import InputQueued, WrongExpectedVersion
-from turnstream.projections import ModelUsage, UsageByDay
+from turnstream.projections import (
+    ArgumentDrift,
+    Comparison,
+    ModelUsage,
+    TrajectoryStep,
+    UsageByDay,
+)
 from turnstream.stores import open_store
 
 assert_type(turnstream.__version__, str)
@@ -220,6 +240,32 @@ def kept(system: ActorSystem) -> None:
             assert_type(row.usage, Usage)
 
 
+def exporting() -> int:
+    store, other = open_store("sqlite:///a.db"), open_store("memory://")
+    lines = export_events(store, "user-42", "user-43")
+    assert_type(import_events(lines, other, session_id="copy"), Sequence[ImportedSession])
+    assert_type(export_chat(store, "user-42")["messages"], Any)
+    return import_trajectory(export_trajectory(store, "user-42"), other, "again", agent="planner")
+
+
+def comparing(session: Session, other: Session, transcript: Sequence[Message]) -> int | None:
+    found = compare(session, other, ignore={"search": ("token",)})
+    assert_type(found, Comparison)
+    assert_type(found.a, tuple[TrajectoryStep, ...])
+    assert_type(compare(session, transcript, ignore_text=True).shared, int | None)
+    for drift in found.drift:
+        if isinstance(drift, ArgumentDrift):
+            assert_type(drift.argument, str)
+    return found.diverged_at
+
+
+def replaying(session: Session, agent: Agent) -> int | None:
+    replayed = replay(session, agent, all_steps=True).result(timeout=60)
+    assert_type(replayed, Replayed)
+    assert_type(replay(session.events(), agent).result().usage, Usage)
+    return replayed.diverged_at
+
+
 # Async callers: the same names.
 
 
@@ -233,6 +279,7 @@ async def asynchronous(agent: Agent) -> None:
             assert_type(item.turn_id, str)
         assert_type(await session.view(), View)
         assert_type(await session.view(version=3), View)
+        assert_type(await replay(session, agent), Replayed)
 
 
 # Errors: one tree.
