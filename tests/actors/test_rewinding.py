@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 from sending import at_once, events, send
-from travelling import WAIT, assert_sound, stored, texts, visible
+from travelling import WAIT, assert_sound, resumed, stored, texts, visible
 
-from turnstream.actors import ActorSystem, Session, tool
+from turnstream.actors import ActorSystem, Patch, Session, tool
 from turnstream.actors.testing import call
 from turnstream.events import (
     ApprovalDecided,
@@ -316,6 +316,18 @@ def test_two_systems_edit_one_session(opened: EventStore, run: Run) -> None:
     assert texts(here.session("s").messages) == ["a", "one"]
     assert there.session("s").send("d").result(WAIT).text == "one"
     assert_sound(opened, "s")
+
+
+@pytest.mark.parametrize("edit", EDITS)
+def test_an_edit_is_no_reason_to_start_what_waits(opened: EventStore, run: Run, edit: str) -> None:
+    session = run(["one", "two"], on=opened).session("s")
+    session.send("a").result(WAIT)
+    fork = session.fork(patch=Patch(append_input="b"))
+    EDITS[edit](fork).result(WAIT)
+    fork.trim_tool_results().result(WAIT)
+    pending = fork.pending()
+    assert pending is not None and (pending.turn_id, pending.queued) == ("", ("b",))
+    assert resumed(fork).result(WAIT).text == "two"
 
 
 def test_opaque_parts_are_cut_with_their_turn_or_not_at_all(opened: EventStore, run: Run) -> None:
