@@ -7,6 +7,7 @@ it brings it again.
 from __future__ import annotations
 
 from ..events.session import SessionCleared, SessionRewound, ToolResultsTrimmed
+from ..projections import evolve
 from ..projections.editing import trims
 from .commands import Clear, Rewind, Trim
 from .draft import Draft
@@ -33,14 +34,14 @@ def _rewind(draft: Draft, command: Rewind) -> None:
     if not undoes and command.keep_entries >= visible:
         return
     drop(draft)
-    draft.record(
-        SessionRewound(
-            at=draft.stamp.at,
-            keep_entries=command.keep_entries,
-            by=command.by,
-            undoes=undoes + len(draft.state.edits) - made,
-        )
+    rewound = SessionRewound(
+        at=draft.stamp.at,
+        keep_entries=command.keep_entries,
+        by=command.by,
+        undoes=undoes + len(draft.state.edits) - made,
     )
+    if state.turn is not None or evolve(state, rewound).transcript != state.transcript:
+        draft.record(rewound)
 
 
 def _trim(draft: Draft, command: Trim) -> None:

@@ -90,8 +90,8 @@ def lineage(store: EventStore, session_id: str) -> Lineage:
     while row.forked_from is not None:
         source = store.session(row.forked_from.session_id)
         if source is None:
-            gone = row.forked_from
-            return Lineage(gone.session_id, 0, (_descend(store, row),), deleted=True)
+            gone = row.forked_from.session_id
+            return Lineage(gone, 0, _forks(store, gone), deleted=True)
         row = source
     return _descend(store, row)
 
@@ -107,9 +107,13 @@ class Lineage(Struct, frozen=True):
 
 
 def _descend(store: EventStore, row: SessionRow) -> Lineage:
-    forks = sorted(store.sessions(forked_from=row.session_id), key=lambda each: each.created)
     version = 0 if row.forked_from is None else row.forked_from.version
-    return Lineage(row.session_id, version, tuple([_descend(store, each) for each in forks]))
+    return Lineage(row.session_id, version, _forks(store, row.session_id))
+
+
+def _forks(store: EventStore, session_id: str) -> tuple[Lineage, ...]:
+    forks = sorted(store.sessions(forked_from=session_id), key=lambda each: each.created)
+    return tuple([_descend(store, each) for each in forks])
 
 
 def _names(store: EventStore, session_id: str) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from datetime import datetime
 from itertools import islice
@@ -124,17 +124,16 @@ def version_at(session_id: str, events: Sequence[AnyEvent], at: Point) -> int:
 
 
 def _version_at_time(session_id: str, events: Sequence[AnyEvent], time: datetime) -> int:
-    versions = [version for version, happened in _times(events) if happened <= time]
-    if not versions:
-        first = next(happened for _, happened in _times(events))
-        raise _not_found(session_id, f"events from {first.isoformat()} on, none by {time}")
-    return versions[-1]
-
-
-def _times(events: Sequence[AnyEvent]) -> Iterator[tuple[int, datetime]]:
+    found, counts, first = 0, False, ""
     for version, event in enumerate(events, 1):
-        if not isinstance(event, UnknownEvent):
-            yield version, event.at
+        if not isinstance(event, UnknownEvent):  # one of those happened with the one before it
+            counts = event.at <= time
+            first = first or f" from {event.at.isoformat()} on"
+        if counts:
+            found = version
+    if not found:
+        raise _not_found(session_id, f"events{first}, none by {time.isoformat()}")
+    return found
 
 
 def _not_found(session_id: str, there: str) -> CheckpointNotFound:

@@ -57,11 +57,13 @@ class Owner(Struct, frozen=True, gc=False, order=True):
 
 
 class SessionStarted(Event, frozen=True, tag="session_started"):
-    """The stream begins."""
+    """The stream begins. ``nonce`` tells a fork from another one of the same moment: who races
+    for its id must not take the other's for their own."""
 
     agent: str
     tenant: str = ""
     forked_from: ForkOrigin | None = None
+    nonce: str = ""
 
 
 class InputQueued(Event, frozen=True, tag="input_queued"):

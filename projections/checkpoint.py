@@ -1,8 +1,9 @@
 """A session's history: what it was at each of its steps.
 
 A step is a model turn that was recorded, counted over all turns from 1; step 0 is where the first
-turn began. A step lasts until the next one begins, or the turn ends. So what is shown for a step
-is what a fork at it starts from: the calls' results are there, and no later input is.
+turn began. A step lasts until the next one begins, or its turn ends: the calls' results are part
+of it, and no input that joins the turn after them is. What is shown for a step is what a fork at
+it begins with.
 """
 
 from __future__ import annotations
@@ -66,20 +67,21 @@ class Step(Struct, frozen=True, gc=False):
     at: datetime
 
 
-def steps(events: Iterable[AnyEvent], after: int = 0) -> Iterator[Step]:
+def steps(events: Iterable[AnyEvent]) -> Iterator[Step]:
     """Where each step ends, oldest first, in a stream's events."""
     found: Step | None = None
-    for version, event in enumerate(events, after + 1):
+    lasts = False
+    for version, event in enumerate(events, 1):
         match event:
             case ModelTurnRecorded(at=at):
                 if found is not None:
                     yield found
-                found = Step(found.step + 1 if found is not None else 1, version, at)
-            case TurnStarted(at=at) if found is None:
-                found = Step(0, version, at)
+                found, lasts = Step(found.step + 1 if found is not None else 1, version, at), True
+            case TurnStarted(at=at):
+                found, lasts = found or Step(0, version, at), found is None
             case UnknownEvent():
                 pass
-            case _ if found is not None and _belongs(event):
+            case _ if found is not None and lasts and _belongs(event):
                 found = Step(found.step, version, event.at)
     if found is not None:
         yield found

@@ -26,7 +26,6 @@ from ..events.session import (
     Owner,
     SessionCleared,
     SessionRewound,
-    SessionStarted,
     ToolResultsTrimmed,
 )
 from .folding import Folding
@@ -38,16 +37,19 @@ _NOBODY = Owner(0, "")
 _COPIED = Halt(FORKED, "the turn was copied, and goes on when it is resumed")
 
 
-def forked(folding: Folding, event: SessionStarted) -> None:
+def forked(folding: Folding) -> None:
     """What comes before is another session's. Its results are facts; what it was about to do, it
-    does: here a call without a result was neither decided on nor begun."""
+    does: here a call without a result was neither decided on nor begun. No time passed for the
+    turn between its last event and the fork."""
+    folding.decided, folding.redecided = {}, None
     if (turn := folding.turn) is None:
         return
     folding.turn = replace(
-        turn.at_rest(event.at),
+        turn,
         owner=_NOBODY,
         halt=_COPIED,
         recoveries=0,
+        clock=None,
         calls=tuple([_undecided(each) for each in turn.calls]),
     )
 
@@ -76,23 +78,29 @@ def _say_instead(folding: Folding, given: Any) -> bool:
         (n for n, (a, b) in enumerate(zip(before, messages, strict=False)) if a != b),
         min(len(before), len(messages)),
     )
-    later = [each for each in starts if kept <= each < len(messages)]
-    folding.forget_ended(kept)
+    upto = len(messages)
     if turn is not None:
         folding.turn = _rebased(turn, before, messages)
-        later = [each for each in later if each < folding.turn.base]
-        later += [folding.turn.base] if folding.turn.base >= kept else []
+        upto = folding.turn.base
+        if upto != turn.base:
+            kept = min(kept, upto, turn.base)
+    later = [each for each in starts if kept <= each < upto]
+    later += [upto] if turn is not None and upto >= kept else []
+    folding.forget_ended(kept)
     folding.edit(kept, messages[kept:], later)
     return True
 
 
 def _rebased(turn: OpenTurn, before: Sequence[Message], messages: Sequence[Message]) -> OpenTurn:
     """The open turn in another conversation: its messages are the last ones there, if they are
-    as before, and else what follows its beginning."""
+    as before, and else what follows its beginning, or the last input where nothing does."""
     own = before[turn.base :]
     start = len(messages) - len(own)
     if start < 0 or tuple(messages[start:]) != tuple(own):
         start = min(turn.base, len(messages))
+    if start == len(messages):
+        inputs = [n for n, each in enumerate(messages) if isinstance(each, UserMessage)]
+        start = inputs[-1] if inputs else 0
     known = {each.call.id: each.stage for each in turn.calls}
     last = messages[-1] if len(messages) > start else None
     calls = last.tool_calls if isinstance(last, AssistantMessage) else ()

@@ -95,6 +95,11 @@ class Folding:
     def length(self) -> int:
         return self.spoken + len(self.said)
 
+    def reaches(self, base: int) -> bool:
+        """Whether there are messages, or turns that begin, from ``base`` on."""
+        began = self.began[-1] if self.began else self.starts.last
+        return self.length > base or (began is not None and began >= base)
+
     def take_back(self, base: int) -> None:
         """Go back to the first ``base`` messages."""
         self.transcript = self.transcript.extended(self.said).first(base)
@@ -117,12 +122,12 @@ class Folding:
         self.starts, self.began = places.first(first), list(starts)
 
     def forget_ended(self, kept: int) -> None:
-        """Forget how turns ended whose messages are not all among the first ``kept``: their
-        keys are free."""
-        if self.ended is not None and self.ended.length > kept:
+        """Forget how turns ended that are not all among the first ``kept`` messages, those that
+        were dropped after these included: their keys are free."""
+        if self.ended is not None and _is_cut(self.ended, kept):
             self.ended = None
         for key, known in [*(self.keyed if self.rekeyed is None else self.rekeyed).items()]:
-            if known.ended is not None and known.ended.length > kept:
+            if known.ended is not None and _is_cut(known.ended, kept):
                 del self.own_keys()[key]
 
     def take(self, ids: tuple[str, ...]) -> tuple[QueuedInput, ...]:
@@ -167,3 +172,7 @@ class Folding:
     def owes_results(self) -> bool:
         """Whether calls lack results: then nothing may come between."""
         return self.turn is not None and bool(self.turn.calls)
+
+
+def _is_cut(ended: EndedTurn, kept: int) -> bool:
+    return ended.length > kept or ended.base >= kept

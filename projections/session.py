@@ -114,7 +114,7 @@ def _edited(edit: Callable[[Folding, E_], bool]) -> Callable[[Folding, E_], None
 def _started(folding: Folding, event: SessionStarted) -> None:
     folding.agent, folding.tenant = event.agent, event.tenant
     if event.forked_from is not None:
-        editing.forked(folding, event)
+        editing.forked(folding)
 
 
 _on(ForkPatched)(_edited(editing.patched))
@@ -325,7 +325,7 @@ def _turn_aborted(folding: Folding, event: TurnAborted) -> None:
 
 def _drop(folding: Folding, turn: OpenTurn) -> None:
     folding.turn = None
-    if folding.length > turn.base:
+    if folding.reaches(turn.base):
         folding.edit(turn.base)
 
 

@@ -8,7 +8,8 @@ from msgspec.structs import replace
 
 from ..events.messages import Content, FilePart, ImagePart, Part, TextPart, ToolMessage
 
-_MARK = re.compile(r"\[(\d+) more characters were trimmed\]\Z")
+_MARK = re.compile(r"\[([0-9]{1,15}) more characters were trimmed\]\Z")
+_PART = re.compile(r"\[.{0,64} \(.{0,64}, [0-9]{1,15} bytes\) was trimmed\]", re.DOTALL)
 
 
 def shortened(message: ToolMessage, keep_chars: int) -> ToolMessage:
@@ -28,12 +29,13 @@ def _content(content: Content, keep: int) -> Content:
 
 def _part(part: Part, keep: int) -> Part:
     match part:
-        case TextPart(text=text):
+        case TextPart(text=text) if not _PART.fullmatch(text):
             short = _text(text, keep)
             return part if short is text else TextPart(short)
         case ImagePart(data=data) | FilePart(data=data) if len(data) > keep:
             name = part.name if isinstance(part, FilePart) else "an image"
-            return TextPart(f"[{name} ({part.media_type}, {len(data)} bytes) was trimmed]")
+            mark = f"[{name[:64]} ({part.media_type[:64]}, {len(data)} bytes) was trimmed]"
+            return TextPart(mark) if len(mark) < len(data) else part
         case _:
             return part
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
-from contextlib import aclosing, suppress
+from contextlib import aclosing, closing, suppress
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Event
@@ -17,6 +17,7 @@ from turnstream.actors import ActorSystem, Agent, ModelRequest, TextDelta, tool
 from turnstream.actors.testing import ScriptedModel
 from turnstream.events import ModelTurn, ToolCall
 from turnstream.projections.transcript import check_transcript
+from turnstream.stores import EventStore, open_store
 
 # What several files of tests share lies beside them.
 sys.path.insert(0, str(Path(__file__).parent))
@@ -36,6 +37,13 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 @pytest.fixture
+def opened(store: str) -> Iterator[EventStore]:
+    """The store itself, for tests that compare what is stored. Name it before ``run``."""
+    with closing(open_store(store)) as kept:
+        yield kept
+
+
+@pytest.fixture
 def switching_often() -> Iterator[None]:
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-5)
@@ -48,7 +56,7 @@ def run(store: str) -> Iterator[Callable[..., ActorSystem]]:
     """Start a system on an agent with this script; it is closed with the test."""
     systems = []
 
-    def start(script: list[Any], *, on: str = store, **options: Any) -> ActorSystem:
+    def start(script: list[Any], *, on: str | EventStore = store, **options: Any) -> ActorSystem:
         limits = {k: options.pop(k) for k in ("max_steps", "tool_concurrency") if k in options}
         agent = Agent(
             "agent",

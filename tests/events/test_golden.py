@@ -69,6 +69,9 @@ EVENTS: dict[str, SessionEvent] = {
     "session_started": SessionStarted(
         at=AT, prev=PREV, agent="planner", tenant="acme", forked_from=ForkOrigin("user-42", 17)
     ),
+    "session_started.nonce": SessionStarted(
+        at=AT, prev=PREV, agent="planner", forked_from=ForkOrigin("user-42", 17), nonce="5f1e"
+    ),
     "input_queued": InputQueued(
         at=AT, prev=PREV, input_id="i1", content="Plan my trip ✈", policy="steer", key="k1"
     ),

@@ -8,4 +8,6 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
-pytest.register_assert_rewrite("decisions", "guarantees", "sessions", "spending", "witnessed")
+pytest.register_assert_rewrite(
+    "decisions", "guarantees", "sessions", "spending", "travels", "witnessed"
+)

@@ -1,5 +1,7 @@
 """What several files of tests share lies beside them."""
 
+from __future__ import annotations
+
 import sys
 from pathlib import Path
 

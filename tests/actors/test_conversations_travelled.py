@@ -1,0 +1,122 @@
+"""Real conversations, forked at every one of their versions: each fork goes on to the same end.
+
+The model of all forks is the recording, so what differs from it was lost, added or reordered by
+the fork.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import closing, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from travelling import WAIT, shown, stored
+
+from turnstream.actors import ActorSystem, Agent, Session, Turn, import_transcript
+from turnstream.actors.testing import RecordedModel
+from turnstream.events import Message, ModelFailed, UserMessage, verify
+from turnstream.projections import INITIAL, evolve, fold
+from turnstream.stores import EventStore, open_store
+
+RECORDED = Path(__file__).parents[3] / "shared/data/airline_trajectories.jsonl.gz"
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+Chat = list[dict[str, Any]]
+
+pytestmark = pytest.mark.skipif(
+    not RECORDED.exists(), reason=f"{RECORDED.name} is not beside this checkout"
+)
+
+
+@pytest.fixture(scope="module")
+def chats() -> list[Chat]:
+    with gzip.open(RECORDED, "rt") as file:
+        return [json.loads(line)["messages"] for line in file]
+
+
+@pytest.fixture(params=["memory://", "sqlite:///{}/s.db?synchronous=normal"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[EventStore]:
+    with closing(open_store(request.param.format(tmp_path))) as store:
+        yield store
+
+
+def travelled(store: EventStore, chat: Chat, every: int) -> int:
+    """Fork the conversation at one version of ``every``, resume each fork with the recorded
+    answers, and compare; how many forks were made."""
+    import_transcript(chat, store, "talk", agent="replay", at=NOON)
+    source = stored(store, "talk")
+    versions = range(1, len(source) + 1, every)
+    with ActorSystem(Agent("reader", model=RecordedModel([])), store=store) as system:
+        view = system.session("talk").at(version=len(source))
+        said = shown(view)
+        inputs = [each.content for each in said if isinstance(each, UserMessage)]
+    model = RecordedModel(said)
+    agent = Agent("replay", model=model, tools=model.tools)
+    with ActorSystem(agent, store=store, on_failure="keep", on_agent_drift="ignore") as system:
+        for version in versions:
+            fork = system.session("talk").fork(version=version, session_id=f"fork-{version}")
+            before = shown(fork.at(version=fork.version))
+            assert before == shown(system.session("talk").at(version=version))
+            finish(fork, inputs)
+            pending = fork.pending()
+            assert [*fork.messages, *(pending.messages if pending else ())] == said
+            assert verify(store.read(fork.id)) is None
+            store.delete(fork.id)
+    assert stored(store, "talk") == source
+    return len(versions)
+
+
+def finish(fork: Session, inputs: Sequence[Any]) -> None:
+    """Go on with the fork, and say what was not said yet."""
+    if (turn := fork.resume()) is not None:
+        end(turn)
+    while len(heard := user_messages(shown(fork.at(version=fork.version)))) < len(inputs):
+        end(fork.send(inputs[len(heard)]))
+
+
+def end(turn: Turn) -> None:
+    """The recording ends before its last answer."""
+    with suppress(ModelFailed):
+        turn.result(WAIT)
+
+
+def user_messages(messages: Sequence[Message]) -> list[Message]:
+    return [each for each in messages if isinstance(each, UserMessage)]
+
+
+def test_a_fork_at_any_version_of_a_sample_goes_on_to_the_recorded_end(
+    chats: list[Chat], store: EventStore
+) -> None:
+    assert travelled(store, min(chats, key=len), every=1) > 10
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3000)
+def test_a_fork_at_every_version_of_every_conversation_goes_on_to_the_recorded_end(
+    chats: list[Chat], tmp_path: Path
+) -> None:
+    forks = 0
+    for place, chat in enumerate(chats):
+        for address in ("memory://", f"sqlite:///{tmp_path}/{place}.db?synchronous=normal"):
+            with closing(open_store(address)) as store:
+                forks += travelled(store, chat, every=1)
+    assert forks > 2 * len(chats)
+
+
+def test_every_version_of_every_conversation_is_the_fold_up_to_it(chats: list[Chat]) -> None:
+    with closing(open_store("memory://")) as store:
+        for place, chat in enumerate(chats):
+            import_transcript(chat, store, f"talk-{place}", at=NOON)
+        with ActorSystem(Agent("reader", model=RecordedModel([])), store=store) as system:
+            for place in range(len(chats)):
+                session, state = system.session(f"talk-{place}"), INITIAL
+                events = [each.event for each in session.events()]
+                for version, event in enumerate(events, 1):
+                    state = evolve(state, event)
+                    assert session.at(version=version).folded == state
+                for entry in session.history():
+                    assert entry.checkpoint.folded == fold(events[: entry.version])
