@@ -20,10 +20,15 @@ from ..projections.auditing import RuleKind
 from ..stores import EventStore, SessionRow
 from .walking import PAGE, Walk, disagreements, shared_version, told
 
-Kind: TypeAlias = Literal["medium", "unreadable", "chain", "row", "origin", "unknown"] | RuleKind
+Kind: TypeAlias = (
+    Literal["medium", "unreadable", "chain", "row", "snapshot", "origin", "unknown"] | RuleKind
+)
 Said: TypeAlias = list[tuple[int, ContentErased]]
 
 LOOKS = 5
+FALSE_SNAPSHOT = (
+    "its snapshot is not what its events fold to: drop it, snapshots.drop(id) of the store does"
+)
 
 
 class Finding(Struct, frozen=True):
@@ -141,6 +146,8 @@ def _looked(store: EventStore, session_id: str, row: SessionRow | None, unreadab
         found += [finding(*each) for each in _not_vouched(store, row, walk)]
         if not found:
             found += [finding("row", walk.count, each) for each in disagreements(row, walk)]
+        if walk.false_snapshot:
+            found.append(finding("snapshot", walk.false_snapshot, FALSE_SNAPSHOT))
         found += [finding(*each) for each in _of_another_origin(store, row, walk)]
     if walk.audit.unknown:
         told_unknown = f"{len(walk.audit.unknown)} events of a newer turnstream are not judged"

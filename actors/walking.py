@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from ..events.approvals import dump_approvals
 from ..events.chain import Fault, link
 from ..events.codec import CODEC
 from ..events.envelope import StoredRecord
@@ -11,6 +12,7 @@ from ..events.errors import CorruptEvent, StoreBusy, StoreClosed, StoreError
 from ..events.session import AnyEvent, SessionStarted, UnknownEvent
 from ..projections import Audit
 from ..stores import EventStore, SessionRow
+from .snapshotting import latest_fold
 
 PAGE = 500
 
@@ -19,7 +21,8 @@ class Walk:
     """A way through a session's stream, up to where its ``row`` says that it ends; without one, to
     its end. Whoever goes through ``records`` has in the end what they say (``audit``), how many
     they are and weigh, and the link at the version that a fork shares with its origin
-    (``shared``). ``unread`` is what could not be read, ``corrupt`` what is no event."""
+    (``shared``). ``unread`` is what could not be read, ``corrupt`` what is no event;
+    ``false_snapshot`` is the version of a snapshot that is not the fold of the events up to it."""
 
     def __init__(self, store: EventStore, session_id: str, row: SessionRow | None) -> None:
         self._store, self._id, self._row = store, session_id, row
@@ -33,6 +36,8 @@ class Walk:
         self.saw_created: bool = False
         self.corrupt: Fault | None = None
         self.unread: Fault | None = None
+        self.false_snapshot: int = 0
+        self._snapshot = latest_fold(store, session_id)
 
     def records(self) -> Iterator[StoredRecord]:
         """The stream's records in order."""
@@ -81,6 +86,11 @@ class Walk:
             return
         self.last = event
         self.audit.take(version, topic, payload, event)
+        kept = self._snapshot
+        if kept is not None and kept.version == version:
+            known = (kept.state, kept.prev)
+            if known != (self.audit.state, link(topic, version, payload)):
+                self.false_snapshot = version
         if isinstance(event, UnknownEvent) or self._row is None:
             return
         self.saw_created = self.saw_created or event.at == self._row.created
@@ -112,7 +122,7 @@ def disagreements(row: SessionRow | None, walk: Walk) -> Iterator[str]:
         return
     if row.status != state.status:
         yield f"its row says {row.status}, the stream {state.status}"
-    if row.approvals != state.approvals(row.session_id):
+    if dump_approvals(row.approvals) != dump_approvals(state.approvals(row.session_id)):
         yield "its row shows other open approvals than the stream"
     if row.updated != last.at or not walk.saw_created:
         yield "its row says other times than the stream"

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from turnstream.actors import ActorSystem, Agent, ModelRequest, Session, tool
+from turnstream.actors import ActorSystem, Agent, ModelRequest, Session, audit_store, tool
 from turnstream.actors.recording import Known, read_on
 from turnstream.actors.snapshotting import SHORTEST, latest_fold, read_fold, take_snapshot
 from turnstream.actors.testing import call
 from turnstream.events import ModelTurn, StoreUnavailable, UserMessage, verify
-from turnstream.projections import FOLD, fold, fold_usage
+from turnstream.projections import FOLD, Folded, dump_snapshot, fold, fold_usage
 from turnstream.stores import EventStore, Snapshot, open_store
 
 WAIT = 20
@@ -205,3 +205,28 @@ def test_emptying_the_table_of_snapshots_loses_nothing(tmp_path: Path) -> None:
         connection.commit()
     with closing(open_store(f"sqlite:///{path}")) as store:
         assert read_fold(store, "s") == before
+
+
+def test_a_snapshot_that_is_not_the_fold_of_its_events_is_found_by_the_audit(
+    opened: EventStore,
+) -> None:
+    hold(opened, 60)
+    take_snapshot(opened, "s")
+    assert [each.findings for each in audit_store(opened)] == [[], [], []]
+    folded = read_fold(opened, "s", 40)
+    for false in (
+        Folded(folded.version + 1, folded.prev, folded.state, folded.usage),
+        Folded(folded.version, "another", folded.state, folded.usage),
+    ):
+        payload = dump_snapshot(false)
+        assert payload is not None
+        opened.snapshots.drop("s")
+        opened.snapshots.keep(Snapshot("s", false.version, FOLD, payload))
+        (finding,) = [each for looked in audit_store(opened) for each in looked.findings]
+        assert (finding.kind, finding.session_id, finding.version) == (
+            "snapshot",
+            "s",
+            false.version,
+        )
+    opened.snapshots.drop("s")
+    assert [each.findings for each in audit_store(opened)] == [[], [], []]
