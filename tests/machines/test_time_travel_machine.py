@@ -20,7 +20,7 @@ class SQLiteMachine(TravelMachine):
         return SQLiteStore(self.directory / "streams.db", synchronous="normal")
 
 
-QUICK = settings(max_examples=20, stateful_step_count=25, deadline=None)
+QUICK = settings(max_examples=30, stateful_step_count=30, deadline=None)
 LONG = settings(max_examples=100, stateful_step_count=60, deadline=None)
 
 
@@ -29,7 +29,7 @@ class TestMemory(MemoryMachine.TestCase):
 
 
 class TestSQLite(SQLiteMachine.TestCase):
-    settings = settings(QUICK, max_examples=8)
+    settings = settings(QUICK, max_examples=12)
 
 
 @pytest.mark.slow
