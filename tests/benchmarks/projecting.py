@@ -80,11 +80,13 @@ def _build(path: Path) -> int:
         for turn in filter(None, turns):
             said = [CODEC.decode(each.topic, each.payload) for each in turn]
             state, last = fold(said, state), turn[-1]
+            at = CODEC.recorded(last).at
+            assert at is not None
             head = digest(last.topic, last.version, last.payload)
             events = tuple(EncodedEvent(each.topic, each.payload) for each in turn)
             for number in range(sessions):
                 sid = f"session-{number}"
-                row = row_after(state, sid, said[-1].at, head)
+                row = row_after(state, sid, at, head)
                 append = Append(sid, turn[0].version - 1, events, row)
                 store.submit(append, lambda outcome: None)
     return sessions * len(recorded)
