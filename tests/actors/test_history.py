@@ -267,6 +267,12 @@ def test_a_long_history_costs_no_more_than_its_events(opened: EventStore, run: R
     assert len(history) == 2001 and perf_counter() - began < 5
     assert opened.session("s") == row
     assert len(shown(session.at(step=1000))) == 2001
+    began = perf_counter()
+    fork = session.fork(step=1000)
+    assert perf_counter() - began < 2
+    assert fork.rewind(keep_entries=9).result(WAIT) is True
+    assert resumed(session.fork(version=row.version - 1)).result(WAIT).finish_reason == "max-steps"
+    assert perf_counter() - began < 5
 
 
 def test_usage_is_told_as_of_then(run: Run) -> None:

@@ -246,7 +246,7 @@ class TravelMachine(RuleBasedStateMachine):
             return
         recorded = self.recorded(source.id)
         version = 1 + place % len(recorded)
-        point: dict[str, int] = {"version": version}
+        point: dict[str, Any] = {"version": version}
         if how == "step" and (history := source.history()):
             entry = history[place % len(history)]
             point, version = {"step": entry.step}, entry.version
@@ -268,7 +268,7 @@ class TravelMachine(RuleBasedStateMachine):
         if not recorded:
             return
         now, then = plain.now, plain.versions[1 + place % len(recorded)]
-        request = {"to_version": 1 + place % len(recorded)}
+        request: dict[str, Any] = {"to_version": 1 + place % len(recorded)}
         if how == "step" and (history := session.history()):
             entry = history[place % len(history)]
             request, then = {"to_step": entry.step}, plain.versions[entry.version]
