@@ -59,7 +59,9 @@ def write_once(cursor: sqlite3.Cursor, append: Append) -> Appended:
     lost."""
     try:
         return write_append(cursor, append)
-    except WrongExpectedVersion:
+    except WrongExpectedVersion as conflict:
+        if conflict.session_id != append.session_id:
+            raise
         sid, version = append.session_id, append.expected_version + len(append.events)
         found = cursor.execute(WRITTEN, (sid, append.expected_version, version)).fetchall()
         if [(topic, payload) for _, topic, payload in found] != list(append.events):

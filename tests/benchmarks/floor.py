@@ -20,7 +20,10 @@ from workload import address, agent, run_sessions
 from turnstream.actors import ActorSystem
 from turnstream.stores import open_store
 
-_ROW = "INSERT INTO sessions VALUES (?, ?, ?, ?, ?, ?, ?, NULL, '')"
+_ROW = (
+    "INSERT INTO sessions (id, version, status, agent, tenant, created, updated) "
+    "VALUES (?, ?, ?, ?, ?, ?, ?)"
+)
 _MOVED = "UPDATE sessions SET version = ?, status = ?, updated = ? WHERE id = ? AND version = ?"
 _EVENT = (
     "INSERT INTO stored_events (originator_id, originator_version, topic, state) "

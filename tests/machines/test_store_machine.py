@@ -183,7 +183,8 @@ class StoreMachine(RuleBasedStateMachine):
         assert self.last is not None
         append, outcome = self.last
         again = self.outcome(append)
-        if append.session_id in self.deleted:
+        origin = append.copied.session_id if append.copied is not None else ""
+        if {append.session_id, origin} & self.deleted:
             assert isinstance(again, SessionDeleted)
         else:
             assert again == outcome
