@@ -68,11 +68,16 @@ class News(NamedTuple):
 
 def read_news(store: EventStore, session_id: str, known: Known) -> News:
     """What others wrote. Raises as ``read_on``."""
-    events = [
-        CODEC.decode(each.topic, each.payload)
-        for each in store.read(session_id, after=known.version)
-    ]
-    return News(read_on(store, session_id, known) if events else known, events)
+    records = store.read(session_id, after=known.version)
+    if not records:
+        return News(known, ())
+    events, last = [CODEC.recorded(each).event for each in records], records[-1]
+    if any(isinstance(each, ContentErased) for each in events):
+        anew = read_on(store, session_id, Known())
+        later = store.read(session_id, after=last.version, upto=anew.version)
+        return News(anew, [*events, *(CODEC.recorded(each).event for each in later)])
+    prev = link(last.topic, last.version, last.payload)
+    return News(Known(fold(events, known.state), last.version, prev, known.begun), events)
 
 
 def append_after(

@@ -90,6 +90,12 @@ class Runtime:
                 f"(it has {', '.join(map(repr, self._agents))}): add it"
             ) from None
 
+    def is_idle(self, session_id: str, agent: str) -> bool:
+        """Whether a session of that agent could run here and does not."""
+        actor = self.directory.find(session_id)
+        runs = isinstance(actor, SessionActor) and actor.runs_a_turn
+        return agent in self._agents and not runs
+
     def tell(self, session_id: str, asked: Asked) -> None:
         """Hand a request to the session's actor. Raises ``SystemClosed``, and for an input
         ``MailboxFull``."""

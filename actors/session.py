@@ -86,6 +86,11 @@ class SessionActor(PooledActor):
             self._break(crash)
         self._stop_if_drained()
 
+    @property
+    def runs_a_turn(self) -> bool:
+        """Whether it does, as far as another thread can tell."""
+        return self._adopted
+
     def _handle(self, message: Message) -> None:
         match message:
             case Committed(outcome=outcome):

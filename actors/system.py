@@ -166,8 +166,14 @@ class ActorSystem:
         alone are turns that were stopped on purpose, and those whose process was lost
         ``max_recoveries`` times since anything was recorded: ``Session.resume`` goes on with them.
         """
-        statuses: tuple[Status, ...] = ("running", "failed", "awaiting-approval")
+        return self.resume_those("running", "failed", "awaiting-approval")
+
+    def resume_those(self, *statuses: Status, idle_here: bool = False) -> Sequence[Turn]:
+        """``resume_all`` for sessions of these statuses and of the system's agents; of those that
+        are ``idle_here`` only, if so. For who serves."""
         rows = [row for status in statuses for row in self.sessions(status)]
+        if idle_here:
+            rows = [each for each in rows if self._runtime.is_idle(each.session_id, each.agent)]
         turns = (self._resumed(self.session(row.session_id)) for row in rows)
         return [turn for turn in turns if turn is not None]
 
