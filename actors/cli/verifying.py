@@ -27,7 +27,9 @@ class Count:
     """Counts what was looked at and found."""
 
     def __init__(self) -> None:
-        self.sessions = self.events = self.faults = 0
+        self.sessions: int = 0
+        self.events: int = 0
+        self.faults: int = 0
 
     def add(self, audited: Audited) -> None:
         """Count what one look came to."""

@@ -19,7 +19,12 @@ from travelling import WAIT, shown, stored
 
 from turnstream.actors import ActorSystem, Agent, Session, Turn, import_transcript
 from turnstream.actors.testing import RecordedModel
-from turnstream.events import Message, ModelFailed, UserMessage, verify
+from turnstream.events import (
+    Message,
+    ModelFailed,
+    UserMessage,
+    verify,
+)
 from turnstream.projections import INITIAL, evolve, fold
 from turnstream.stores import EventStore, open_store
 
@@ -47,7 +52,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[EventStore
 def travelled(store: EventStore, chat: Chat, every: int) -> int:
     """Fork the conversation at one version of ``every``, resume each fork with the recorded
     answers, and compare; how many forks were made."""
-    import_transcript(chat, store, "talk", agent="replay", at=NOON)
+    import_transcript(numbered(chat), store, "talk", agent="replay", at=NOON)
     source = stored(store, "talk")
     versions = range(1, len(source) + 1, every)
     with ActorSystem(Agent("reader", model=RecordedModel([])), store=store) as system:
@@ -76,6 +81,20 @@ def finish(fork: Session, inputs: Sequence[Any]) -> None:
         end(turn)
     while len(heard := user_messages(shown(fork.at(version=fork.version)))) < len(inputs):
         end(fork.send(inputs[len(heard)]))
+
+
+def numbered(chat: Chat) -> Chat:
+    """The conversation, its calls numbered: the provider gave some ids out twice, and what a
+    recording answers to a call it looks up by its id."""
+    numbered: Chat = json.loads(json.dumps(chat))
+    latest: dict[str, str] = {}
+    for place, message in enumerate(numbered):
+        for n, each in enumerate(message.get("tool_calls") or ()):
+            latest[each["id"]] = f"call-{place}.{n}"
+            each["id"] = latest[each["id"]]
+        if "tool_call_id" in message:
+            message["tool_call_id"] = latest[message["tool_call_id"]]
+    return numbered
 
 
 def end(turn: Turn) -> None:

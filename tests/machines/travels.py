@@ -259,7 +259,9 @@ class TravelMachine(RuleBasedStateMachine):
         turn = fold(recorded[:version]).turn
         settled = {each.call_id for each in turn.results} if turn is not None else set()
         self.copied[fork.id] = {(turn.turn_id, each) for each in settled} if turn else set()
-        assert self.plain[fork.id].now.shown == self.plain[source.id].versions[version].shown
+        pending = fork.pending()
+        assert turn is None or (pending is not None and pending.code == "forked")
+        assert fork.status in ("idle", "running") if turn is None else fork.status == "aborted"
 
     @rule(which=WHICH, place=st.integers(0, 999), how=st.sampled_from(["version", "step", "keep"]))
     def rewind(self, which: int, place: int, how: str) -> None:
