@@ -77,9 +77,12 @@ def heal(files: Files) -> Mapping[str, CorruptEvent]:
 
 def can_be_written(place: Path) -> bool:
     """Whether this user may write there."""
-    return os.access(place, os.W_OK) and (
-        not (place / LOCK).exists() or os.access(place / LOCK, os.W_OK)
-    )
+    lock = place / LOCK
+    return _may_write(place) and (_may_write(lock) or not lock.exists())
+
+
+def _may_write(path: Path) -> bool:
+    return os.access(path, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
 
 
 def _check_free(place: Path) -> None:

@@ -124,7 +124,12 @@ class Round:
     def _write(self, writes: Sequence[Write]) -> None:
         journal, lock = self.files.journal, self.files.lock
         lock.note(under_way=True)
-        begun = journal.commit(writes)
+        try:
+            begun = journal.commit(writes)
+        except OSError:
+            # It may be the journal itself that fills the disk.
+            journal.empty()
+            begun = journal.commit(writes)
         try:
             apply(writes)
         except OSError:
