@@ -38,7 +38,6 @@ class StoreDirectory(ProcessBound):
     or ``StoreUnavailable``."""
 
     def __init__(self, place: Path, *, sync: bool, timeout: float) -> None:
-        super().__init__()
         self.place, self.index = place, Index()
         self.log = Log(place / LOG, self.index)
         self.files = Files(place, self.log, sync=sync, timeout=timeout)
@@ -46,7 +45,8 @@ class StoreDirectory(ProcessBound):
         self.damaged: Mapping[str, CorruptEvent] = {}
         self._tables = TableFile(place / READ_MODELS)
         self._committer = Committer(self._commit)
-        self._closed = False
+        self._closed, self._restarts = False, 0
+        super().__init__()
         with disk_errors(place):
             self._open()
 
@@ -192,7 +192,7 @@ class StoreDirectory(ProcessBound):
         with self.files.lock.held():
             if not is_there:
                 create(self.files)
-            self.damaged = heal(self.files)
+            self._heal()
 
     def _open_to_read(self) -> None:
         try:
@@ -221,6 +221,8 @@ class StoreDirectory(ProcessBound):
             with self.files.lock.held():
                 self._catch_up()
                 if session_id is not None:
+                    self.files.journal.recover()
+                    self.log.refresh()
                     heal_file(self.log, self.files.path_of(session_id), session_id)
         except StoreUnavailable:
             if can_be_written(self.place):
@@ -233,9 +235,16 @@ class StoreDirectory(ProcessBound):
         try:
             self.log.refresh()
         except (Unfit, FileNotFoundError):
+            # Or its places in the log that was would be filled again in the one that is made.
+            self.files.journal.recover()
             rebuild(self.log, self.files.sessions, sync=self.files.sync)
-        if self.log.is_torn():
-            self.damaged = heal(self.files)
+        if self.log.is_torn() or self.log.restarts != self._restarts:
+            # It was cut, or it was made anew, and may have lost what it said.
+            self._heal()
+
+    def _heal(self) -> None:
+        self.damaged = heal(self.files)
+        self._restarts = self.log.restarts
 
     def _commit(self, writes: Sequence[Write[Any]]) -> Sequence[object]:
         """Commit the writes; for each its result, or the ``StoreError`` it failed with."""

@@ -19,7 +19,7 @@ _FIRST_LINE = 200
 
 class LineFile:
     """The file at ``path``. ``restart`` is given its first line, and ``take`` each of the others,
-    while the ``lock`` is held. They raise ``Unfit``."""
+    while the ``lock`` is held. They raise ``Unfit``. ``restarts`` counts the first lines."""
 
     def __init__(
         self,
@@ -29,7 +29,7 @@ class LineFile:
         take: Callable[[bytes], None],
     ) -> None:
         self.path = path
-        self.end = 0
+        self.end = self.restarts = 0
         self._lock, self._restart, self._take = lock, restart, take
         self._first = b""
         self._seen: object = None
@@ -82,6 +82,7 @@ class LineFile:
                 if not found:
                     raise Unfit("the first line is missing")
                 self._restart(line)
+                self.restarts += 1
                 self._first, self.end = line + found, len(line) + 1
             content = read_at(descriptor, self.end, size - self.end)
         for line in content.split(b"\n")[:-1]:

@@ -183,8 +183,11 @@ def _put_again(write: Write) -> None:
         return
     with opened_file(write.path, write=True, create=not write.offset) as descriptor:
         there = read_at(descriptor, write.offset, len(write.content))
-        if there != write.content and os.fstat(descriptor).st_size >= write.offset:
-            write_at(descriptor, write.offset, write.content)
+        if there == write.content or os.fstat(descriptor).st_size < write.offset:
+            return
+        if len(there) == len(write.content):
+            _log.warning("%s was not as it was written: put right by the journal", write.path)
+        write_at(descriptor, write.offset, write.content)
 
 
 def _new(path: Path) -> Path:

@@ -44,6 +44,9 @@ class Round:
         head, path = self.index.head(session_id), self.files.path_of(session_id)
         size = _size(path)
         if size != head.end or self.files.met.get(session_id) != head.edition:
+            if size != head.end:
+                self.files.journal.recover()
+                self.files.log.refresh()
             heal_file(self.files.log, path, session_id)
             head, size = self.index.head(session_id), _size(path)
             self._last = max(self._last, self.index.last)

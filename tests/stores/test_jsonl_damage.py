@@ -1,6 +1,7 @@
 """Files that were cut, altered or lost: what is read is right, or what is wrong is named."""
 
 import logging
+import os
 import shutil
 from collections.abc import Iterator
 from contextlib import closing, suppress
@@ -12,7 +13,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from turnstream.events.envelope import EncodedEvent, StoredRecord
-from turnstream.events.errors import CorruptEvent, SessionDeleted, StoreError, StoreUnavailable
+from turnstream.events.errors import (
+    CorruptEvent,
+    SessionDeleted,
+    StoreError,
+    StoreUnavailable,
+    WrongExpectedVersion,
+)
 from turnstream.stores import JSONLStore, SessionRow, Snapshot
 from turnstream.stores.copying import fork_of
 from turnstream.stores.specimens import append_of, texts
@@ -264,12 +271,11 @@ def test_damage_in_the_middle_names_session_version_file_and_line(tmp_path: Path
     file = place / "sessions" / "s.jsonl"
     with closing(JSONLStore(place)) as store:
         for n in range(5):
-            store.append(append_of("s", n, "payload"))
-        file.write_bytes(file.read_bytes().replace(b"payload", b"pay!oad", 3))
-        content = file.read_bytes().replace(b"pay!oad", b"payload", 2)
-        content = content.replace(b'"cGF5bG9hZA=="', b'"cGF5bG9hZA=!"', 3)
-        content = content.replace(b'"cGF5bG9hZA=!"', b'"cGF5bG9hZA=="', 2)
-        file.write_bytes(content)
+            store.append(append_of("s", n, '"payload"'))
+    lines = file.read_bytes().splitlines(keepends=True)
+    lines[5] = lines[5].replace(b"payload", b"pay!oad")
+    file.write_bytes(b"".join(lines))
+    with closing(JSONLStore(place)) as store:
         with pytest.raises(CorruptEvent) as error:
             store.read("s")
         assert (error.value.session_id, error.value.version) == ("s", 3)
@@ -279,6 +285,18 @@ def test_damage_in_the_middle_names_session_version_file_and_line(tmp_path: Path
         (wrong,) = store.check()
         assert str(file) in wrong and "line 6" in wrong and "version 3" in wrong
         assert texts(store.read("s", upto=0)) == []
+
+
+def test_damage_that_the_journal_knows_is_put_right_and_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = tmp_path / "streams" / "sessions" / "s.jsonl"
+    with closing(JSONLStore(tmp_path / "streams")) as store:
+        store.append(append_of("s", 0, '"payload"'))
+        file.write_bytes(file.read_bytes().replace(b':"payload"', b':"pay!oad"'))
+        assert texts(store.read("s")) == ['"payload"']
+        assert str(file) in caplog.text
+        assert list(store.check()) == []
 
 
 def test_a_file_that_was_cut_is_never_a_shorter_stream(tmp_path: Path) -> None:
@@ -310,6 +328,7 @@ def test_a_file_of_another_session_is_not_taken_for_this_ones(tmp_path: Path) ->
     with closing(JSONLStore(place)) as store:
         for sid in ("s", "t"):
             store.append(append_of(sid, 0, sid))
+    with closing(JSONLStore(place)) as store:
         shutil.copy(place / "sessions" / "s.jsonl", place / "sessions" / "t.jsonl")
         with pytest.raises(CorruptEvent):
             store.read("t")
@@ -322,3 +341,53 @@ def test_a_store_whose_identity_is_damaged_is_named(shelf: Shelf) -> None:
     with pytest.raises(StoreUnavailable) as error:
         JSONLStore(place)
     assert str(place / "store.json") in str(error.value)
+
+
+def test_a_log_that_is_cut_while_the_store_is_open_loses_nothing(tmp_path: Path) -> None:
+    place = tmp_path / "streams"
+    with closing(JSONLStore(place)) as store:
+        store.append(append_of("s", 0, "a"))
+        length = (place / "log.jsonl").stat().st_size
+        last = store.append(append_of("t", 0, "b")).position
+        os.truncate(place / "log.jsonl", length)
+        assert store.append(append_of("u", 0, "c")).position > last
+        assert texts(store.read_all()) == ["a", "b", "c"]
+        assert [row.session_id for row in store.sessions()] == ["s", "t", "u"]
+        assert list(store.check()) == []
+    with closing(JSONLStore(place)) as store:
+        assert texts(store.read_all()) == ["a", "b", "c"]
+
+
+def test_a_log_that_is_damaged_while_the_store_is_open_is_made_again(tmp_path: Path) -> None:
+    place = tmp_path / "streams"
+    with closing(JSONLStore(place)) as store, closing(JSONLStore(place)) as other:
+        store.append(append_of("s", 0, "a"))
+        content = (place / "log.jsonl").read_bytes()
+        store.append(append_of("t", 0, "b"))
+        (place / "log.jsonl").write_bytes(content + b"milk\n")
+        assert texts(other.read_all()) == ["a", "b"]
+        assert store.append(append_of("s", 1, "c")).version == 2
+        assert texts(other.read_all()) == ["a", "b", "c"]
+    with closing(JSONLStore(place)) as store:
+        assert [".torn" in line for line in store.check()] == [True]
+
+
+def test_what_a_killed_writer_left_is_finished_by_who_comes_next(tmp_path: Path) -> None:
+    """The journal holds an append that is in no file yet; the lock says that it was under way."""
+    place = tmp_path / "streams"
+    with closing(JSONLStore(place)) as store:
+        store.append(append_of("s", 0, "a"))
+        before = {name: (place / name).read_bytes() for name in files(place)}
+        store.append(append_of("s", 1, "b"))
+        entry = (place / "journal").read_bytes()
+    for name, content in before.items():
+        (place / name).write_bytes(content)
+    with closing(JSONLStore(place)) as store:
+        assert texts(store.read("s")) == ["a"]
+        (place / "journal").write_bytes(entry)
+        (place / "lock").write_bytes(b"1")
+        assert texts(store.read("s")) == ["a"], "a reader does not wait for it"
+        with pytest.raises(WrongExpectedVersion):
+            store.append(append_of("s", 1, "other"))
+        assert texts(store.read("s")) == ["a", "b"]
+        assert list(store.check()) == []
