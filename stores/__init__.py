@@ -21,12 +21,14 @@ from .port import (
 from .read_models import ReadModelTable, ReadModelTables
 
 if TYPE_CHECKING:
+    from .jsonl import JSONLStore
     from .sqlite import SQLiteStore
 
 __all__ = [
     "Append",
     "Appended",
     "EventStore",
+    "JSONLStore",
     "MemoryStore",
     "ReadModelTable",
     "ReadModelTables",
@@ -46,4 +48,8 @@ def __getattr__(name: str) -> object:
         from .sqlite import SQLiteStore
 
         return SQLiteStore
+    if name == "JSONLStore":
+        from .jsonl import JSONLStore
+
+        return JSONLStore
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -15,8 +15,10 @@ memory://                    in this process, gone with it
 sqlite:///relative/path.db   in a file
 sqlite:////absolute/path.db  in a file
 sqlite://                    in memory, in SQLite
-A SQLite address takes ?synchronous=normal|full and ?timeout=SECONDS; a ? or % that belongs to \
-the path is written %3F or %25."""
+jsonl:///relative/directory  in a file for each session
+jsonl:////absolute/directory in a file for each session
+A SQLite address takes ?synchronous=normal|full and ?timeout=SECONDS, a JSONL address \
+?sync=full|none and ?timeout=SECONDS; a ? or % that belongs to the path is written %3F or %25."""
 
 
 class Address(NamedTuple):
@@ -78,6 +80,19 @@ def _sqlite(address: Address) -> EventStore:
     )
 
 
+def _jsonl(address: Address) -> EventStore:
+    from .jsonl import JSONLStore
+
+    if unknown := address.options.keys() - {"sync", "timeout"}:
+        raise _no_address(f"a JSONL store has no option {min(unknown)!r}")
+    if (path := address.path or "").strip("/") == "" or not path.startswith("/"):
+        raise _no_address("a JSONL address names a directory, after three slashes")
+    if (sync := address.options.get("sync", "full")) not in ("full", "none"):
+        raise _no_address("?sync= is full or none")
+    timeout = _seconds(address.options.get("timeout", "5"))
+    return JSONLStore(path[1:], sync=sync == "full", timeout=timeout)
+
+
 def _file(path: str | None) -> str | None:
     match path:
         case None:
@@ -113,6 +128,6 @@ OPENERS: Mapping[str, Opener] = {
     "memory": _memory,
     "sqlite": _sqlite,
     "postgresql": _not_yet("use sqlite:///path.db, which several processes can share"),
-    "jsonl": _not_yet("use sqlite:///path.db, and read it with any SQLite tool"),
+    "jsonl": _jsonl,
 }
 """What opens each kind of address. A new kind of store is one line here."""

@@ -31,9 +31,31 @@ def add(a: int, b: int) -> int:
     return a + b
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+ON_FILES = {
+    *("test_sessions", "test_approvals", "test_joining", "test_aborting", "test_deleting"),
+    *("test_erasing", "test_older_shapes", "test_projecting", "test_restoring"),
+}
+"""What runs on a store in files too. The suite of stores says that the rest is the same there."""
+
+
+@pytest.fixture(params=["memory", "sqlite", "jsonl"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    return "memory://" if request.param == "memory" else f"sqlite:///{tmp_path}/s.db"
+    places = {"memory": "memory://", "sqlite": f"sqlite:///{tmp_path}/s.db"}
+    return places.get(request.param, f"jsonl:///{tmp_path}/streams")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = Path(__file__).parent
+    items[:] = [
+        item
+        for item in items
+        if item.path.parent != here or item.path.stem in ON_FILES or not _is_on_files(item)
+    ]
+
+
+def _is_on_files(item: pytest.Item) -> bool:
+    chosen = getattr(item, "callspec", None)
+    return chosen is not None and chosen.params.get("store") == "jsonl"
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ from turnstream.stores import (
     Append,
     Appended,
     EventStore,
+    JSONLStore,
     MemoryStore,
     RowChange,
     SessionRow,
@@ -338,6 +339,13 @@ class InMemorySQLiteMachine(StoreMachine):
         return SQLiteStore()
 
 
+class JSONLMachine(StoreMachine):
+    durable = True
+
+    def open_store(self) -> JSONLStore:
+        return JSONLStore(self.directory / "streams", sync=False)
+
+
 QUICK = settings(max_examples=25, stateful_step_count=30, deadline=None)
 LONG = settings(max_examples=120, stateful_step_count=60, deadline=None)
 
@@ -354,6 +362,10 @@ class TestSQLiteInMemory(InMemorySQLiteMachine.TestCase):
     settings = QUICK
 
 
+class TestJSONL(JSONLMachine.TestCase):
+    settings = QUICK
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 class TestMemoryAtLength(MemoryMachine.TestCase):
@@ -363,4 +375,10 @@ class TestMemoryAtLength(MemoryMachine.TestCase):
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 class TestSQLiteAtLength(SQLiteMachine.TestCase):
+    settings = LONG
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+class TestJSONLAtLength(JSONLMachine.TestCase):
     settings = LONG
