@@ -21,6 +21,7 @@ from .port import (
 from .read_models import ReadModelTable, ReadModelTables
 
 if TYPE_CHECKING:
+    from .postgres import PostgresStore
     from .sqlite import SQLiteStore
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "Appended",
     "EventStore",
     "MemoryStore",
+    "PostgresStore",
     "ReadModelTable",
     "ReadModelTables",
     "RowChange",
@@ -41,9 +43,13 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    # Loaded on demand: who keeps sessions in memory need not load eventsourcing.
+    # Loaded on demand: who keeps sessions in memory need not load eventsourcing, nor have psycopg.
     if name == "SQLiteStore":
         from .sqlite import SQLiteStore
 
         return SQLiteStore
+    if name == "PostgresStore":
+        from .postgres import PostgresStore
+
+        return PostgresStore
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

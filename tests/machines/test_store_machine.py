@@ -9,6 +9,7 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from servers import NUMBERS, Server
 
 from turnstream.events.envelope import EncodedEvent, StoredRecord
 from turnstream.events.errors import SessionDeleted, StoreError, WrongExpectedVersion
@@ -18,6 +19,7 @@ from turnstream.stores import (
     Appended,
     EventStore,
     MemoryStore,
+    PostgresStore,
     RowChange,
     SessionRow,
     SQLiteStore,
@@ -338,6 +340,18 @@ class InMemorySQLiteMachine(StoreMachine):
         return SQLiteStore()
 
 
+class PostgresMachine(StoreMachine):
+    durable = True
+    server: Server
+
+    def __init__(self) -> None:
+        self.schema = f"machine_{next(NUMBERS)}"
+        super().__init__()
+
+    def open_store(self) -> PostgresStore:
+        return PostgresStore(self.server.url(), schema=self.schema)
+
+
 QUICK = settings(max_examples=25, stateful_step_count=30, deadline=None)
 LONG = settings(max_examples=120, stateful_step_count=60, deadline=None)
 
@@ -364,3 +378,13 @@ class TestMemoryAtLength(MemoryMachine.TestCase):
 @pytest.mark.timeout(600)
 class TestSQLiteAtLength(SQLiteMachine.TestCase):
     settings = LONG
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+class TestPostgres(PostgresMachine.TestCase):
+    settings = QUICK
+
+    @pytest.fixture(autouse=True)
+    def _on_a_server(self, postgres_server: Server) -> None:
+        PostgresMachine.server = postgres_server
