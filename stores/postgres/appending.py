@@ -14,6 +14,7 @@ from ...events.session import ForkOrigin
 from ..port import Append, Appended
 from ..rows import microseconds
 from .address import Place
+from .arrays import bytea_array, text_array
 from .connections import AppendConnection, Connection, Cursor, read_on
 from .faults import persistently, spoils_its_transaction, store_error
 from .functions import APPENDED, BEHIND, DELETED, ORIGIN_BEHIND, ORIGIN_DELETED
@@ -122,8 +123,8 @@ def _parameters(append: Append) -> Sequence[Any]:
     return (
         append.session_id,
         Int8(append.expected_version),
-        [stored(topic) for topic, _ in append.events],
-        [bytes(payload) for _, payload in append.events],
+        text_array([stored(topic) for topic, _ in append.events]),
+        bytea_array([payload for _, payload in append.events]),
         Int8(sum([len(payload) for _, payload in append.events])),
         row.status,
         stored(row.agent),

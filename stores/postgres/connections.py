@@ -13,6 +13,7 @@ from psycopg.pq import TransactionStatus
 from psycopg.rows import TupleRow, dict_row, tuple_row
 
 from .address import Place
+from .arrays import register
 from .faults import closed
 
 Connection: TypeAlias = psycopg.Connection[Any]
@@ -39,6 +40,7 @@ def connect(place: Place) -> Connection:
 
 
 def _set_up(connection: Connection, place: Place) -> None:
+    register(connection.adapters)
     lock_timeout = max(1, int(place.timeout * 1000))
     connection.execute(SETTINGS, (place.search_path, str(lock_timeout)))
 

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
+from threading import Lock
 from typing import Any, TypeVar
 from weakref import finalize
 
 from eventsourcing.postgres import ConnectionPool, PostgresDatastore
+from psycopg_pool import PoolTimeout
 
 from ...events.envelope import Replay, StoredRecord
-from ...events.errors import StoreClosed, StoreUnavailable
+from ...events.errors import StoreBusy, StoreClosed, StoreUnavailable
 from ..committer import Committer
 from ..forking import ProcessBound
 from ..subscription import Listeners, LogSubscription
@@ -53,6 +55,7 @@ class PostgresSessions(PostgresDatastore, ProcessBound):
             undo.pop_all()
         self.pool: ConnectionPool[Connection] = open_pool(place, pool_size)
         self.listeners: Listeners = Listeners()
+        self._lent, self._counting = 0, Lock()
         self._appends = AppendConnection(place, connection)
         self._writer = Writer(self._appends, place)
         self._committer = Committer(self._commit)
@@ -70,7 +73,7 @@ class PostgresSessions(PostgresDatastore, ProcessBound):
         lost. What fails is a ``StoreError``."""
 
         def attempt(_: int) -> R:
-            with self.pool.connection() as connection:
+            with self._lend() as connection:
                 return question(read_on(connection))
 
         return self._persistently(attempt)
@@ -80,7 +83,7 @@ class PostgresSessions(PostgresDatastore, ProcessBound):
         whether it may have been done before. What fails is a ``StoreError``."""
 
         def attempt(tried: int) -> R:
-            with self.pool.connection() as connection, connection.transaction():
+            with self._lend() as connection, connection.transaction():
                 return work(read_on(connection), tried > 0)
 
         return self._persistently(attempt)
@@ -88,7 +91,7 @@ class PostgresSessions(PostgresDatastore, ProcessBound):
     def replay(self, session_id: str, after: int) -> Iterator[Replay]:
         """A long stream, page by page."""
         self._check_process()
-        with store_errors(self.place), self.pool.connection() as connection:
+        with store_errors(self.place), self._lend() as connection:
             yield from replay_stream(read_on(connection), session_id, after)
 
     def follow(self, after: int) -> LogSubscription:
@@ -113,6 +116,26 @@ class PostgresSessions(PostgresDatastore, ProcessBound):
     def __del__(self) -> None:
         """Nothing: the library would close here, and wait, in whatever thread collects it."""
 
+    @contextmanager
+    def _lend(self) -> Iterator[Connection]:
+        try:
+            connection = self.pool.getconn()
+        except PoolTimeout:
+            if self._lent >= self.pool.max_size:
+                raise
+            # The server is away, and this says so; or it was, and the pool has not noticed yet.
+            with connect(self.place) as alone:
+                yield alone
+            return
+        with self._counting:
+            self._lent += 1
+        try:
+            yield connection
+        finally:
+            with self._counting:
+                self._lent -= 1
+            self.pool.putconn(connection)
+
     def _persistently(self, attempt: Callable[[int], R]) -> R:
         self._check_process()
 
@@ -132,8 +155,9 @@ class PostgresSessions(PostgresDatastore, ProcessBound):
     def _read_log(self, after: int, limit: int) -> Sequence[StoredRecord]:
         try:
             return self.ask(lambda cursor: read_log(cursor, after, limit))
-        except StoreUnavailable as error:
-            if not (isinstance(error.__cause__, Exception) and is_lost(error.__cause__)):
+        except (StoreBusy, StoreUnavailable) as error:
+            cause = error.__cause__
+            if isinstance(error, StoreUnavailable) and not (cause and is_lost(cause)):
                 raise
             # Whoever follows goes on when the server is back, and is woken until then.
             _log.warning("the log can't be followed for now: %s", error)

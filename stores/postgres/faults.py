@@ -39,7 +39,7 @@ def persistently(place: Place, attempt: Callable[[int], R]) -> R:
         nap = min(nap * 2, LONGEST_NAP_SECONDS)
 
 
-def is_lost(error: Exception) -> bool:
+def is_lost(error: BaseException) -> bool:
     """Whether there is no connection, or none any more: what was asked may have been done."""
     if isinstance(error, PoolClosed | PoolTimeout):
         return False
@@ -89,7 +89,7 @@ def _told(error: Exception, place: Place) -> StoreError:
             return closed(place)
         case PoolTimeout():
             return StoreBusy(
-                f"{place}: too many reads at once; try again, or allow more connections with ?pool="
+                f"{place}: no connection was free in time; try again, or allow more with ?pool="
             )
         case psycopg.Error() if is_lost(error):
             return _away(error, place)
