@@ -22,6 +22,7 @@ from .read_models import ReadModelTable, ReadModelTables
 
 if TYPE_CHECKING:
     from .jsonl import JSONLStore
+    from .postgres import PostgresStore
     from .sqlite import SQLiteStore
 
 __all__ = [
@@ -30,6 +31,7 @@ __all__ = [
     "EventStore",
     "JSONLStore",
     "MemoryStore",
+    "PostgresStore",
     "ReadModelTable",
     "ReadModelTables",
     "RowChange",
@@ -43,7 +45,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    # Loaded on demand: who keeps sessions in memory need not load eventsourcing.
+    # Loaded on demand: who keeps sessions in memory need not load eventsourcing, nor have psycopg.
     if name == "SQLiteStore":
         from .sqlite import SQLiteStore
 
@@ -52,4 +54,8 @@ def __getattr__(name: str) -> object:
         from .jsonl import JSONLStore
 
         return JSONLStore
+    if name == "PostgresStore":
+        from .postgres import PostgresStore
+
+        return PostgresStore
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

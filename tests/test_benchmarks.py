@@ -25,3 +25,11 @@ def test_the_benchmark_of_read_models_runs() -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=50, check=True)
 
     assert "events a second" in done.stdout and "failed" not in done.stdout, done.stdout
+
+
+@pytest.mark.slow
+def test_the_benchmark_of_postgresql_runs() -> None:
+    command = [sys.executable, RUN, "postgres", "--rounds", "1"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=50, check=True)
+
+    assert "inserts of its rows" in done.stdout and "failed" not in done.stdout, done.stdout

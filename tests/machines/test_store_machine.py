@@ -9,6 +9,7 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from servers import NUMBERS, Server
 
 from turnstream.events.envelope import EncodedEvent, StoredRecord
 from turnstream.events.errors import SessionDeleted, StoreError, WrongExpectedVersion
@@ -19,6 +20,7 @@ from turnstream.stores import (
     EventStore,
     JSONLStore,
     MemoryStore,
+    PostgresStore,
     RowChange,
     SessionRow,
     SQLiteStore,
@@ -346,6 +348,18 @@ class JSONLMachine(StoreMachine):
         return JSONLStore(self.directory / "streams", sync=False)
 
 
+class PostgresMachine(StoreMachine):
+    durable = True
+    server: Server
+
+    def __init__(self) -> None:
+        self.schema = f"machine_{next(NUMBERS)}"
+        super().__init__()
+
+    def open_store(self) -> PostgresStore:
+        return PostgresStore(self.server.url(), schema=self.schema)
+
+
 QUICK = settings(max_examples=25, stateful_step_count=30, deadline=None)
 LONG = settings(max_examples=120, stateful_step_count=60, deadline=None)
 
@@ -382,3 +396,11 @@ class TestSQLiteAtLength(SQLiteMachine.TestCase):
 @pytest.mark.timeout(600)
 class TestJSONLAtLength(JSONLMachine.TestCase):
     settings = LONG
+
+
+class TestPostgres(PostgresMachine.TestCase):
+    settings = QUICK
+
+    @pytest.fixture(autouse=True)
+    def _on_a_server(self, postgres_server: Server) -> None:
+        PostgresMachine.server = postgres_server

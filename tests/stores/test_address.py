@@ -1,5 +1,6 @@
 """Addresses of stores."""
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -146,13 +147,19 @@ def test_what_is_no_address_is_refused_with_the_forms_there_are(
 def test_a_refused_address_is_answered_with_every_form() -> None:
     with pytest.raises(NotAStore) as refused:
         open_store("mysql://host/db")
-    for form in ("memory://", "sqlite:///", "sqlite:////", "sqlite://", "jsonl:///"):
+    for form in (
+        *("memory://", "sqlite:///", "sqlite:////", "sqlite://"),
+        *("jsonl:///", "postgresql://"),
+    ):
         assert form in str(refused.value)
 
 
-@pytest.mark.parametrize("url", ["postgresql://user:secret@host/db"])
-def test_stores_that_do_not_exist_yet_name_what_to_use_instead(url: str) -> None:
-    with pytest.raises(NotSupported) as refused:
-        open_store(url)
-    assert "sqlite:///" in str(refused.value)
+def test_without_its_client_a_postgresql_store_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for module in [name for name in sys.modules if name.startswith("turnstream.stores.postgres")]:
+        monkeypatch.delitem(sys.modules, module)
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    with pytest.raises(NotSupported, match=r"turnstream\[postgres\]") as refused:
+        open_store("postgresql://user:secret@host/db")
     assert "secret" not in str(refused.value)
