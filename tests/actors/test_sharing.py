@@ -86,17 +86,20 @@ def world() -> Iterator[World]:
     world.release.set()
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=["memory", "sqlite", "jsonl", "postgresql"])
 def node(request: pytest.FixtureRequest, tmp_path: Path, world: World) -> Iterator[Open]:
     """Start nodes on one store: each with a store of its own on one file, or all on one in
     memory."""
     with ExitStack() as stack:
         shared: EventStore | None = None
+        address = f"{request.param}:///{tmp_path}/s.db"
         if request.param == "memory":
             shared = stack.enter_context(closing(open_store("memory://")))
+        elif request.param == "postgresql":
+            address = request.getfixturevalue("postgres_url")
 
         def start(name: str, **options: Any) -> ActorSystem:
-            store = shared or f"sqlite:///{tmp_path}/s.db"
+            store = shared or address
             system = ActorSystem(world.agent(name), store=store, on_failure="keep", **options)
             stack.callback(world.release.set)
             return stack.enter_context(system)
