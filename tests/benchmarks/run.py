@@ -29,6 +29,7 @@ BENCHMARKS: Mapping[str, str] = {
     "read-models": "projecting:rebuild_read_models",
     "first-call": "rebuilding:first_call",
     "travel": "travelling:travel",
+    "files": "files:appends_to_files",
 }
 
 
