@@ -22,6 +22,8 @@ from turnstream.events.errors import (
 )
 from turnstream.stores import JSONLStore, SessionRow, Snapshot
 from turnstream.stores.copying import fork_of
+from turnstream.stores.jsonl.lines import FORMAT, Header, sealed
+from turnstream.stores.jsonl.reading import Damage, read_records
 from turnstream.stores.specimens import append_of, texts
 
 
@@ -391,3 +393,27 @@ def test_what_a_killed_writer_left_is_finished_by_who_comes_next(tmp_path: Path)
             store.append(append_of("s", 1, "other"))
         assert texts(store.read("s")) == ["a", "b"]
         assert list(store.check()) == []
+
+
+def test_a_reader_notices_that_a_file_was_written_anew(tmp_path: Path) -> None:
+    """Else it could read what is there from places that were elsewhere."""
+    with closing(JSONLStore(tmp_path / "streams")) as store:
+        store.append(append_of("s", 0, "secret", "b"))
+        before = store._directory.index.extract("s", 0, 2)
+        assert before is not None
+        store.erase(append_of("s", 2, "c"), {1: EncodedEvent("noted", b"erased")})
+        with pytest.raises(Damage, match="edition 2"):
+            read_records(tmp_path / "streams" / "sessions" / "s.jsonl", before)
+
+
+def test_a_file_of_a_newer_format_is_not_read(tmp_path: Path) -> None:
+    file = tmp_path / "streams" / "sessions" / "s.jsonl"
+    with closing(JSONLStore(tmp_path / "streams")) as store:
+        store.append(append_of("s", 0, "a"))
+    _, *rest = file.read_bytes().splitlines(keepends=True)
+    file.write_bytes(b"".join([sealed(Header(FORMAT + 1, "s", 1)), *rest]))
+    (tmp_path / "streams" / "log.jsonl").unlink()
+    with closing(JSONLStore(tmp_path / "streams")) as store:
+        with pytest.raises(CorruptEvent, match="newer turnstream"):
+            store.read("s")
+        assert "newer turnstream" in store.check()[0]
