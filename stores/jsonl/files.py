@@ -11,6 +11,7 @@ from pathlib import Path
 from msgspec import MsgspecError
 
 from ...events.errors import StoreError, StoreUnavailable
+from .lines import Unfit
 
 NEW = ".new"
 """How the name of a file ends that is to take another's place."""
@@ -31,6 +32,8 @@ def disk_errors(place: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise disk_error(error, place) from error
+    except Unfit as error:
+        raise StoreUnavailable(f"{place} is damaged ({error}); try again, and check it") from error
     except (MsgspecError, UnicodeError) as error:
         raise StoreError(
             f"{place}: this can't be written as JSON: {type(error).__name__}"

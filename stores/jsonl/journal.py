@@ -115,7 +115,10 @@ class Journal:
 
     def _opened(self) -> int:
         if self._descriptor is None:
+            is_new = not self._path.exists()
             self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o666)
+            if is_new and self._sync:
+                sync_directory(self._path.parent)
         return self._descriptor
 
     def _flush(self) -> None:

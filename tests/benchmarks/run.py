@@ -30,6 +30,7 @@ BENCHMARKS: Mapping[str, str] = {
     "first-call": "rebuilding:first_call",
     "travel": "travelling:travel",
     "postgres": "appending:against_raw_inserts",
+    "files": "files:appends_to_files",
 }
 
 

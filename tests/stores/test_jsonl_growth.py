@@ -1,17 +1,20 @@
 """Long streams, large events and many sessions in files."""
 
+import os
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from queue import SimpleQueue
 from statistics import median
+from threading import Thread
 from time import perf_counter
 
 import pytest
 
 from turnstream.events.envelope import EncodedEvent
-from turnstream.stores import Append, JSONLStore, RowChange
+from turnstream.stores import Append, Appended, JSONLStore, RowChange
 from turnstream.stores.jsonl import journal, reading
-from turnstream.stores.specimens import NOON, append_of, texts
+from turnstream.stores.specimens import NOON, PATIENCE, append_of, texts
 
 ROW = RowChange("idle", "planner", NOON)
 TEXT = b'{"text":"%s"}' % (b"x" * 300)
@@ -78,6 +81,27 @@ def test_large_events_are_read_beside_small_ones(
         assert [record.payload for record in store.read_all()] == payloads
         pages = [page.payloads for page in store.replay("s", after=3)]
         assert len(pages) > 1 and [each for page in pages for each in page] == payloads[3:]
+
+
+def test_appends_of_many_sessions_share_one_wait_for_the_disk(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers, waits = SimpleQueue[object](), SimpleQueue[int]()
+    fsync = os.fsync
+    with closing(JSONLStore(place, timeout=30)) as store:
+        store.append(append_of("s", 0, "a"))
+        monkeypatch.setattr(os, "fsync", lambda each: (waits.put(each), fsync(each)))
+        with store._directory.files.lock.held():
+            first = Thread(target=store.submit, args=(append_of("s", 1, "b"), answers.put))
+            first.start()
+            while not store._directory.writes._leader:
+                first.join(0.001)
+            for n in range(100):
+                store.submit(append_of(f"s{n}", 0, "a"), answers.put)
+        assert {type(answers.get(timeout=PATIENCE)) for _ in range(101)} == {Appended}
+        first.join(PATIENCE)
+        assert waits.qsize() == 2
+        monkeypatch.undo()
 
 
 def test_a_page_of_the_log_costs_the_same_wherever_it_is(place: Path) -> None:

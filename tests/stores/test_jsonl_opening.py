@@ -13,11 +13,19 @@ from queue import SimpleQueue
 import pytest
 
 from turnstream.events.errors import NotAStore, StoreError, StoreTooNew, StoreUnavailable
-from turnstream.stores import Appended, JSONLStore
+from turnstream.stores import Append, Appended, JSONLStore, RowChange
 from turnstream.stores.jsonl import journal
 from turnstream.stores.jsonl.lines import sealed
 from turnstream.stores.jsonl.opening import FORMAT, Identity
-from turnstream.stores.specimens import PATIENCE, append_of, texts, together
+from turnstream.stores.specimens import (
+    NOON,
+    PATIENCE,
+    append_of,
+    approval,
+    event,
+    texts,
+    together,
+)
 
 
 @pytest.fixture
@@ -330,3 +338,15 @@ def test_what_was_erased_is_in_no_file_once_the_store_was_compacted(place: Path)
         store.compact()
         held = b"".join(content_of(place).values())
         assert b"a secret" not in held and b"YSBzZWNyZXQ" not in held
+
+
+def test_what_a_question_held_goes_with_an_erasure(place: Path) -> None:
+    """Its arguments may be what is erased, and rows stand in the files."""
+    row = RowChange("awaiting-approval", "a", NOON, approvals=(approval(1, {"x": "a secret"}),))
+    with closing(JSONLStore(place)) as store:
+        store.append(Append("s", 0, (event("a"),), row))
+        store.append(append_of("s", 1, "b"))
+        store.erase(append_of("s", 2, "c"), {1: event("gone")})
+        store.compact()
+        assert b"a secret" not in b"".join(content_of(place).values())
+        assert texts(store.read("s")) == ["gone", "b", "c"]
