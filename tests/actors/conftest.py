@@ -30,9 +30,18 @@ def add(a: int, b: int) -> int:
     return a + b
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(
+    params=["memory", "sqlite", pytest.param("postgresql", marks=pytest.mark.slow)],
+)
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    return "memory://" if request.param == "memory" else f"sqlite:///{tmp_path}/s.db"
+    match request.param:
+        case "memory":
+            return "memory://"
+        case "sqlite":
+            return f"sqlite:///{tmp_path}/s.db"
+        case _:
+            url: str = request.getfixturevalue("postgres_url")
+            return url
 
 
 @pytest.fixture
