@@ -10,20 +10,16 @@ from psycopg.types.numeric import Int8
 
 from ...events.approvals import dump_approvals
 from ...events.errors import SessionDeleted, StoreError, WrongExpectedVersion
-from ...events.session import ForkOrigin
 from ..port import Append, Appended
 from ..rows import microseconds
 from .address import Place
 from .arrays import bytea_array, text_array
 from .connections import AppendConnection, Connection, Cursor, read_on
 from .faults import persistently, spoils_its_transaction, store_error
-from .functions import APPENDED, BEHIND, DELETED, ORIGIN_BEHIND, ORIGIN_DELETED
+from .functions import BEHIND, DELETED, KINDS, ORIGIN_BEHIND, ORIGIN_DELETED
 from .text import stored
 
-CALL = (
-    "SELECT outcome, reached, place FROM append_events("
-    "%b, %b, %b, %b, %b, %b, %b, %b, %b, %b, %b, %b, %b, %b, %b)"
-)
+CALL = "SELECT append_events(%b, %b, %b, %b, %b, %b, %b, %b, %b, %b, %b, %b, %b, %b, %b)"
 
 
 class AppendCall:
@@ -42,22 +38,23 @@ class AppendCall:
         ``SessionDeleted``; then nothing was written."""
         answer = cursor.fetchone()
         assert answer is not None
-        append, (outcome, reached, place) = self._append, answer
-        sid, copied = append.session_id, append.copied or ForkOrigin("", 0)
-        match outcome:
-            case _ if outcome == APPENDED:
-                return Appended(reached, place)
-            case _ if outcome == BEHIND:
-                expected = 0 if append.copied else append.expected_version
-                raise WrongExpectedVersion(sid, expected=expected, actual=reached)
-            case _ if outcome == DELETED:
-                raise SessionDeleted(sid)
-            case _ if outcome == ORIGIN_BEHIND:
-                origin, expected = copied.session_id, copied.version
-                raise WrongExpectedVersion(origin, expected=expected, actual=reached)
-            case _:
-                assert outcome == ORIGIN_DELETED
-                raise SessionDeleted(copied.session_id)
+        append, (place,) = self._append, answer
+        if place > 0:
+            return Appended(append.expected_version + len(append.events), place)
+        raise _refusal(append, *divmod(-place, KINDS))
+
+
+def _refusal(append: Append, actual: int, kind: int) -> StoreError:
+    sid, expected, copied = append.session_id, append.expected_version, append.copied
+    if kind in (ORIGIN_BEHIND, ORIGIN_DELETED):
+        assert copied is not None
+        sid = copied.session_id
+    elif copied is not None:
+        expected = 0
+    if kind in (DELETED, ORIGIN_DELETED):
+        return SessionDeleted(sid)
+    assert kind in (BEHIND, ORIGIN_BEHIND)
+    return WrongExpectedVersion(sid, expected=expected, actual=actual)
 
 
 def call(cursor: Cursor, append: Append) -> Appended:

@@ -102,6 +102,10 @@ class AppendConnection:
             self._closed = True
             self._drop()
 
+    def abandon(self) -> None:
+        """Close it, of which nobody can make use any more."""
+        self._drop()
+
     def _drop(self) -> None:
         if self._connection is not None:
             with suppress(psycopg.Error):

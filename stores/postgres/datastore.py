@@ -7,6 +7,7 @@ transaction. Everything else has a connection and a transaction of its own.
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from threading import Lock
@@ -60,7 +61,7 @@ class PostgresSessions(PostgresDatastore, ProcessBound):
         self._writer = Writer(self._appends, place)
         self._committer = Committer(self._commit)
         self._audience = Audience(place, self.listeners.notify)
-        finalize(self, self._audience.leave)
+        finalize(self, _abandon, self._appends, self._audience, os.getpid()).atexit = False
 
     @property
     def appends(self) -> Committer:
@@ -167,3 +168,10 @@ class PostgresSessions(PostgresDatastore, ProcessBound):
         outcomes = self._writer.commit(writes)
         self.listeners.notify()
         return outcomes
+
+
+def _abandon(appends: AppendConnection, audience: Audience, owner: int) -> None:
+    """Release what nobody closed. In a forked child it is its parent's, who still uses it."""
+    if os.getpid() == owner:
+        audience.leave()
+        appends.abandon()

@@ -15,7 +15,6 @@ from threading import Event, Lock, Thread
 
 import psycopg
 
-from ...events.errors import StoreError
 from .address import Place
 from .connections import Connection, connect
 from .functions import AUDIENCE, LOG
@@ -37,44 +36,45 @@ class Audience:
         self._lock = Lock()
         self._over = Event()
         self._thread: Thread | None = None
-        self._woken, self._wake = socket.socketpair()
+        self._wake: socket.socket | None = None
 
     def join(self) -> None:
         """Begin to listen, if that was not done before."""
         with self._lock:
             if self._thread is None and not self._over.is_set():
-                self._thread = Thread(target=self._run, name="turnstream-listener", daemon=True)
+                woken, self._wake = socket.socketpair()
+                self._thread = Thread(
+                    target=self._run, args=(woken,), name="turnstream-listener", daemon=True
+                )
                 self._thread.start()
 
     def leave(self) -> None:
         """Listen no more, soon."""
         with self._lock:
             self._over.set()
-        with suppress(OSError):
-            self._wake.send(b".")
+            if self._wake is not None:
+                self._wake.close()
 
     def close(self) -> None:
         """Listen no more. May be called more than once."""
         self.leave()
         if self._thread is not None:
             self._thread.join(JOIN_SECONDS)
-        self._wake.close()
-        if self._thread is None or not self._thread.is_alive():
-            self._woken.close()
 
-    def _run(self) -> None:
-        while not self._over.is_set():
-            with suppress(psycopg.Error, StoreError, OSError), closing(connect(self._place)) as it:
-                it.execute(f'LISTEN "{self._place.channel}"'.encode())
-                it.execute(JOIN.encode())
-                self._listen(it)
-            self._notify()
-            self._over.wait(POLL_SECONDS)
+    def _run(self, woken: socket.socket) -> None:
+        with woken:
+            while not self._over.is_set():
+                with suppress(psycopg.Error, OSError), closing(connect(self._place)) as connection:
+                    connection.execute(f'LISTEN "{self._place.channel}"'.encode())
+                    connection.execute(JOIN.encode())
+                    self._listen(connection, woken)
+                self._notify()
+                self._over.wait(POLL_SECONDS)
 
-    def _listen(self, connection: Connection) -> None:
+    def _listen(self, connection: Connection, woken: socket.socket) -> None:
         with selectors.DefaultSelector() as selector:
             selector.register(connection.fileno(), selectors.EVENT_READ)
-            selector.register(self._woken, selectors.EVENT_READ)
+            selector.register(woken, selectors.EVENT_READ)
             while not self._over.is_set():
                 self._notify()
                 selector.select(POLL_SECONDS)
