@@ -2,7 +2,7 @@
 
 Readers follow the log and take what it says from the files; they never wait for a writer. Where a
 file is not as the log says, a writer may be replacing it, or may have died doing so: then the
-reader takes the lock once, puts things right, and looks again.
+reader takes the lock, puts things right, and looks again.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ from .round import END, FlushFailed, Round
 from .tables import TableFile
 
 T = TypeVar("T")
+
+_UNSETTLED: object = object()
 
 
 class StoreDirectory(ProcessBound):
@@ -90,12 +92,12 @@ class StoreDirectory(ProcessBound):
             records = read_records(self.files.path_of(session_id), extract)
             return [each for each in records if after < each.version <= upto]
 
-        return self._twice(attempt)
+        return self._patiently(attempt)
 
     def pages(self, session_id: str, after: int) -> Iterator[Sequence[StoredRecord]]:
         """Events of a stream with versions above ``after``, some at a time."""
-        begun = after
-        for last_try in (False, True):
+        begun, before = after, _UNSETTLED
+        while True:
             try:
                 with disk_errors(self.place):
                     extract = self.extract(session_id, after, END)
@@ -105,9 +107,10 @@ class StoreDirectory(ProcessBound):
                             after = page[-1].version
                             yield page
             except Damage as damage:
-                if last_try or after > begun:
+                settled = self._settle(session_id)
+                if settled == before or after > begun:
                     raise damage.told() from damage
-                self._settle(session_id)
+                before = settled
             else:
                 return
 
@@ -122,7 +125,7 @@ class StoreDirectory(ProcessBound):
                 records += [each for each in found if each.position > after]
             return records[: max(limit, 0)]
 
-        return self._twice(attempt)
+        return self._patiently(attempt)
 
     def tables(self, *, held: bool = False) -> TableFile:
         """The tables of read models, as they are now; ``held`` says that the caller holds the
@@ -203,20 +206,23 @@ class StoreDirectory(ProcessBound):
                 "write permission on the directory and on all in it"
             ) from error
 
-    def _twice(self, attempt: Callable[[], T]) -> T:
-        with disk_errors(self.place):
-            try:
-                return attempt()
-            except Damage as damage:
-                self._settle(damage.session_id)
-            try:
-                return attempt()
-            except Damage as damage:
-                raise damage.told() from damage
+    def _patiently(self, attempt: Callable[[], T]) -> T:
+        """What the attempt gives. Where it meets damage it is made again, as long as others
+        change what it reads."""
+        before = _UNSETTLED
+        while True:
+            with disk_errors(self.place):
+                try:
+                    return attempt()
+                except Damage as damage:
+                    settled = self._settle(damage.session_id)
+                    if settled == before:
+                        raise damage.told() from damage
+                    before = settled
 
-    def _settle(self, session_id: str | None) -> None:
-        """Put right what an interrupted writer left, or what became of a file. Raises
-        ``CorruptEvent``."""
+    def _settle(self, session_id: str | None) -> object:
+        """Put right what an interrupted writer left, or what became of a file; what is
+        the same again as long as nobody writes to the session. Raises ``CorruptEvent``."""
         try:
             with self.files.lock.held():
                 self._catch_up()
@@ -224,9 +230,11 @@ class StoreDirectory(ProcessBound):
                     self.files.journal.recover()
                     self.log.refresh()
                     heal_file(self.log, self.files.path_of(session_id), session_id)
+                return session_id, self.index.state(session_id or "")
         except StoreUnavailable:
             if can_be_written(self.place):
                 raise
+            return session_id
 
     def _catch_up(self) -> None:
         if self.files.lock.interrupted:

@@ -146,6 +146,13 @@ class Index:
                 return NOTHING
             return Head(stream.version, stream.row, stream.end, stream.edition)
 
+    def state(self, session_id: str) -> object:
+        """Something that changes with everything that becomes of a session."""
+        with self.lock:
+            stream = self._streams.get(session_id)
+            buried = session_id in self._deleted
+            return buried if stream is None else (stream.edition, stream.end)
+
     def knows(self, session_id: str) -> bool:
         """Whether there is a stream, or was one."""
         with self.lock:
