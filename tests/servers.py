@@ -48,8 +48,10 @@ class Server:
         password = self.directory / "password"
         password.write_text(PASSWORD)
         password.chmod(0o644)
-        self._run("initdb", "-D", str(self._cluster), "-U", SUPERUSER, "-E", "UTF8", "--locale=C",
-                  "-A", "scram-sha-256", f"--pwfile={password}", "--no-sync")  # fmt: skip
+        self._run(
+            *("initdb", "-D", str(self._cluster), "-E", "UTF8", "--locale=C", "--no-sync"),
+            *("-U", SUPERUSER, "-A", "scram-sha-256", f"--pwfile={password}", "--data-checksums"),
+        )
         self.port = _free_port()
         self.start()
 
@@ -89,6 +91,15 @@ class Server:
         with psycopg.connect(self.url(database), autocommit=True) as connection:
             cursor = connection.execute(statement.encode())
             return cursor.fetchall() if cursor.description else []
+
+    def damage(self, relation: str, database: str) -> None:
+        """Overwrite a part of a table while the server is stopped."""
+        ((path,),) = self.execute(f"SELECT pg_relation_filepath('{relation}')", database)
+        self.stop()
+        with (self._cluster / str(path)).open("r+b") as file:
+            file.seek(4000)
+            file.write(bytes(512))
+        self.start()
 
     def cut_connections(self) -> int:
         """End all connections but this one; how many."""

@@ -155,6 +155,17 @@ def test_a_subscription_whose_connection_is_cut_hears_of_other_processes_again(
             server.cut_connections()
 
 
+def test_a_damaged_table_is_told_by_whoever_comes_upon_it(server: Server) -> None:
+    database = server.new_database()
+    with closing(PostgresStore(server.url(database))) as store:
+        store.append(append_of("s", 0, *["x" * 500] * 50))
+        assert list(store.check()) == []
+        server.damage("turnstream.stored_events", database)
+        assert store.check()
+        with pytest.raises(StoreUnavailable, match="damaged"):
+            store.read("s")
+
+
 @tool
 async def look() -> str:
     """Look."""
