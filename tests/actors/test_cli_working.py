@@ -144,7 +144,7 @@ def test_what_a_killed_worker_left_goes_on_at_the_next(
     first.kill()
     first.wait()
     second = work()
-    wait_for(store, "f", lambda state: state.turn and state.turn.owner != begun.turn.owner)
+    wait_for(store, "f", lambda state: bool(state.turn and state.turn.owner != begun.turn.owner))
     second.send_signal(signal.SIGTERM)
     with pytest.raises(subprocess.TimeoutExpired):
         second.wait(1)  # the step has its ten seconds
