@@ -60,7 +60,8 @@ class Nodes:
         lease: float,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        self._store, self.lease, self._clock = store, lease, clock
+        self._store, self._clock = store, clock
+        self.lease: float = lease
         self._host = _this_host()
         self._lock = Lock()
         self.owner: Owner = Owner(store.next_generation(), token_hex(4))

@@ -40,10 +40,11 @@ class StoreDirectory(ProcessBound):
     or ``StoreUnavailable``."""
 
     def __init__(self, place: Path, *, sync: bool, timeout: float) -> None:
-        self.place, self.index = place, Index()
-        self.log = Log(place / LOG, self.index)
-        self.files = Files(place, self.log, sync=sync, timeout=timeout)
-        self.listeners = Listeners()
+        self.place: Path = place
+        self.index: Index = Index()
+        self.log: Log = Log(place / LOG, self.index)
+        self.files: Files = Files(place, self.log, sync=sync, timeout=timeout)
+        self.listeners: Listeners = Listeners()
         self.damaged: Mapping[str, CorruptEvent] = {}
         self._tables = TableFile(place / READ_MODELS)
         self._committer = Committer(self._commit)

@@ -28,8 +28,9 @@ class LineFile:
         restart: Callable[[bytes], None],
         take: Callable[[bytes], None],
     ) -> None:
-        self.path = path
-        self.end = self.restarts = 0
+        self.path: Path = path
+        self.end: int = 0
+        self.restarts: int = 0
         self._lock, self._restart, self._take = lock, restart, take
         self._first = b""
         self._seen: object = None

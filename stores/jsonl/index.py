@@ -90,7 +90,7 @@ class Index:
     one thing at a time holds the ``lock`` meanwhile."""
 
     def __init__(self) -> None:
-        self.lock = RLock()
+        self.lock: RLock = RLock()
         self.clear()
 
     def clear(self, position: int = 0) -> None:

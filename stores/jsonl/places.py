@@ -33,11 +33,13 @@ class Files:
     """The files of the store in the directory at ``place``."""
 
     def __init__(self, place: Path, log: Log, *, sync: bool, timeout: float) -> None:
-        self.place, self.log, self.sync = place, log, sync
+        self.place: Path = place
+        self.log: Log = log
+        self.sync: bool = sync
         self.sessions: Path = place / SESSIONS
         self.snapshots: Path = place / SNAPSHOTS
-        self.lock = StoreLock(place / LOCK, timeout)
-        self.journal = Journal(place / JOURNAL, self.path_of, sync=sync)
+        self.lock: StoreLock = StoreLock(place / LOCK, timeout)
+        self.journal: Journal = Journal(place / JOURNAL, self.path_of, sync=sync)
         self.met: dict[str, int] = {}
         """Files that were compared with the log, and in which edition."""
 

@@ -20,7 +20,10 @@ class Damage(Exception):
 
     def __init__(self, path: Path, session_id: str, version: int, what: str) -> None:
         super().__init__(what)
-        self.path, self.session_id, self.version, self.what = path, session_id, version, what
+        self.path: Path = path
+        self.session_id: str = session_id
+        self.version: int = version
+        self.what: str = what
 
     def told(self) -> CorruptEvent:
         """The error that says so."""

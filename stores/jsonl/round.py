@@ -13,7 +13,7 @@ from ...events.envelope import EncodedEvent, StoredRecord
 from ..port import SessionRow
 from .files import NEW, sync_directory, write_new
 from .healing import heal_file
-from .index import Change, Head, Span
+from .index import Change, Head, Index, Span
 from .journal import Write, apply
 from .lines import FORMAT, Header, row_line, sealed, unit_lines
 from .places import Files
@@ -30,9 +30,10 @@ class Round:
     """The writes of one round, made while the store's lock is held."""
 
     def __init__(self, files: Files) -> None:
-        self.files, self.index = files, files.log.index
+        self.files: Files = files
+        self.index: Index = files.log.index
         self.outcomes: list[object] = []
-        self.settled = 0
+        self.settled: int = 0
         self._last: int = self.index.last
         self._begin()
 

@@ -55,7 +55,7 @@ class TableFile:
     raise ``OSError``."""
 
     def __init__(self, path: Path) -> None:
-        self.lock = RLock()
+        self.lock: RLock = RLock()
         self._file = LineFile(path, self.lock, self._begin, self._apply)
         self._bound = LEAST_BYTES
         self._clear()
