@@ -89,10 +89,9 @@ class Writer:
         return [store_error(failure, self._place) for _ in calls]
 
     def _attempt(self, calls: Sequence[AppendCall]) -> list[object]:
-        with self._connection.lend() as connection:
+        with self._connection as cursor:
             if len(calls) > 1:
-                return _together(connection, calls)
-            cursor = read_on(connection)
+                return _together(cursor.connection, calls)
             calls[0].send(cursor)
             return [_outcome(calls[0], cursor)]
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from threading import Lock
 from typing import Any, TypeAlias
 
@@ -79,22 +78,22 @@ class AppendConnection:
         self._place = place
         self._lock = Lock()
         self._closed = False
-        self._connection: Connection | None = connection
+        self._cursor: Cursor | None = read_on(connection)
 
-    @contextmanager
-    def lend(self) -> Iterator[Connection]:
-        """The connection, for this thread alone. Raises ``psycopg.Error`` or ``StoreClosed``."""
-        with self._lock:
-            if self._closed:
-                raise closed(self._place)
-            connection = self._connection
-            if connection is None or connection.closed:
-                connection = self._connection = connect(self._place)
-            try:
-                yield connection
-            finally:
-                if connection.info.transaction_status != TransactionStatus.IDLE:
-                    self._drop()
+    def __enter__(self) -> Cursor:
+        """A cursor of it, for this thread alone. Raises ``psycopg.Error`` or ``StoreClosed``."""
+        self._lock.acquire()
+        try:
+            return self._opened()
+        except BaseException:
+            self._lock.release()
+            raise
+
+    def __exit__(self, *exc: object) -> None:
+        cursor = self._cursor
+        if cursor and cursor.connection.pgconn.transaction_status != TransactionStatus.IDLE:
+            self._drop()
+        self._lock.release()
 
     def close(self) -> None:
         """Close it when it is not in use. May be called more than once."""
@@ -102,12 +101,15 @@ class AppendConnection:
             self._closed = True
             self._drop()
 
-    def abandon(self) -> None:
-        """Close it, of which nobody can make use any more."""
-        self._drop()
+    def _opened(self) -> Cursor:
+        if self._closed:
+            raise closed(self._place)
+        if self._cursor is None:
+            self._cursor = read_on(connect(self._place))
+        return self._cursor
 
     def _drop(self) -> None:
-        if self._connection is not None:
+        if self._cursor is not None:
             with suppress(psycopg.Error):
-                self._connection.close()
-        self._connection = None
+                self._cursor.connection.close()
+        self._cursor = None

@@ -9,8 +9,8 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from threading import Lock
+from contextlib import ExitStack, contextmanager, suppress
+from threading import Lock, Thread
 from typing import Any, TypeVar
 from weakref import finalize
 
@@ -61,7 +61,8 @@ class PostgresSessions(PostgresDatastore, ProcessBound):
         self._writer = Writer(self._appends, place)
         self._committer = Committer(self._commit)
         self._audience = Audience(place, self.listeners.notify)
-        finalize(self, _abandon, self._appends, self._audience, os.getpid()).atexit = False
+        left = (self._appends, self._audience, self.pool)
+        finalize(self, _abandon, *left, os.getpid()).atexit = False
 
     @property
     def appends(self) -> Committer:
@@ -170,8 +171,17 @@ class PostgresSessions(PostgresDatastore, ProcessBound):
         return outcomes
 
 
-def _abandon(appends: AppendConnection, audience: Audience, owner: int) -> None:
+def _abandon(
+    appends: AppendConnection, audience: Audience, pool: ConnectionPool[Connection], owner: int
+) -> None:
     """Release what nobody closed. In a forked child it is its parent's, who still uses it."""
+
+    def release() -> None:
+        appends.close()
+        audience.close()
+        pool.close()
+
     if os.getpid() == owner:
-        audience.leave()
-        appends.abandon()
+        # Whatever thread collects it may be one of those that are waited for.
+        with suppress(RuntimeError):
+            Thread(target=release, name="turnstream-closer", daemon=True).start()

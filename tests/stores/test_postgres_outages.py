@@ -20,7 +20,7 @@ from turnstream.events import (
     verify,
 )
 from turnstream.stores import PostgresStore
-from turnstream.stores.specimens import PATIENCE, append_of, texts, together
+from turnstream.stores.specimens import PATIENCE, append_of, following, texts, together
 
 Harm = Callable[[Server], object]
 HARMS: dict[str, Harm] = {
@@ -148,10 +148,11 @@ def test_a_subscription_whose_connection_is_cut_hears_of_other_processes_again(
     database = server.url(server.new_database())
     one, other = PostgresStore(database), PostgresStore(database)
     with closing(one), closing(other), one.subscribe() as log:
-        follower = iter(log)
+        heard = following(log)
         for n in range(3):
             other.append(append_of("s", n, str(n)))
-            assert next(follower).payload == str(n).encode()
+            record = heard.get(timeout=PATIENCE)
+            assert record is not None and record.payload == str(n).encode()
             server.cut_connections()
 
 
