@@ -55,9 +55,7 @@ def resolve(draft: Draft, command: Resolve) -> None:
     """Take a decision. Raises ``ApprovalNotFound``, ``ApprovalDecided`` where it was taken
     before, and ``ArgumentsRefused`` where the edited arguments do not fit."""
     call, gated = _checked(draft, command)
-    turn = draft.turn
-    if turn.is_paused or turn.owner.generation <= draft.stamp.owner.generation:
-        resume(draft)
+    resume(draft)
     _record(draft, call, gated, command)
 
 

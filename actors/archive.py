@@ -17,14 +17,14 @@ from __future__ import annotations
 
 import json
 import re
-from base64 import b64decode, b64encode
 from bisect import bisect
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 from ..events.chain import digest, verify
 from ..events.envelope import StoredRecord
 from ..events.errors import DamagedFile
+from ..events.json_lines import payload_member, payload_of
 
 BEGINNING = b'{"turnstream_events":'
 
@@ -176,17 +176,12 @@ def _record(line: int, text: bytes, session_id: str, expected: int) -> StoredRec
 
 
 def _parsed(found: re.Match[bytes], session_id: str, version: int) -> StoredRecord:
-    payload = found[5]
-    if found[4] == b"payload_base64":
-        payload = b64decode(payload.strip(b'"'), validate=True)
+    payload = payload_of(found[5], encoded=found[4] == b"payload_base64")
     return StoredRecord(0, session_id, version, json.loads(found[2]), payload)
 
 
 def _event_line(version: int, topic: str, payload: bytes) -> bytes:
-    hashed = digest(topic, version, payload)
-    shown = b'"payload":%b' % payload
-    if not _is_one_line(payload):
-        shown = b'"payload_base64":"%b"' % b64encode(payload)
+    hashed, shown = digest(topic, version, payload), payload_member(payload)
     name = json.dumps(topic).encode()
     return b'{"version":%d,"topic":%b,"digest":"%b",%b}\n' % (version, name, hashed.encode(), shown)
 
@@ -195,18 +190,3 @@ def _sealed(fields: dict[str, Any]) -> bytes:
     """A line of these fields, with its own digest."""
     text = json.dumps(fields, separators=(",", ":")).encode()
     return b'%b,"digest":"%b"}\n' % (text[:-1], digest("", 0, text).encode())
-
-
-def _is_one_line(payload: bytes) -> bool:
-    """Whether it is strict JSON in UTF-8 without a line break."""
-    if b"\n" in payload or b"\r" in payload:
-        return False
-    try:
-        json.loads(payload.decode(), parse_constant=_no_constant)
-    except (ValueError, RecursionError):
-        return False
-    return True
-
-
-def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON")

@@ -6,7 +6,7 @@ told something: each path of an actor's life ends in ``tell``, ``fail_turn`` or 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ..events.errors import (
@@ -21,6 +21,7 @@ from ..events.errors import (
 )
 from ..events.messages import NO_USAGE, AssistantMessage
 from ..events.session import (
+    AnyEvent,
     ApprovalRequested,
     InputApplied,
     InputQueued,
@@ -36,10 +37,11 @@ from ..events.session import (
     TurnFinished,
     TurnResumed,
     TurnStarted,
+    UnknownEvent,
 )
-from ..projections import EndedTurn, QueuedInput, SessionState
+from ..projections import EndedTurn, QueuedInput, SessionState, evolve
 from ..projections.phases import Phase
-from .commands import Command, Continue, Submit, Trim, Withdraw
+from .commands import Command, Continue, Discard, Submit, Trim, Withdraw
 from .draft import Decision
 from .feed import Feed
 from .results import (
@@ -109,6 +111,15 @@ class Callers:
                 self._take_back(event.input_id, after, command)
         if decision.state.phase is Phase.PAUSED:
             self._finish(_paused(decision.state, self._session_id))
+
+    def tell_news(self, state: SessionState, events: Sequence[AnyEvent], first: int) -> None:
+        """Tell everybody concerned what others did."""
+        states = [state]
+        for event in events:
+            states.append(evolve(states[-1], event))
+        known = tuple([each for each in events if not isinstance(each, UnknownEvent)])
+        if self.waiting and len(known) == len(events):
+            self.tell(Decision(known, tuple(states), adopted=False), Discard(), first)
 
     def sponsors(self, state: SessionState) -> bool:
         """Whether a failed turn is to be tried again for the sake of a waiting input."""

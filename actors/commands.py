@@ -54,6 +54,10 @@ class LookAtTheClock(Struct, frozen=True, gc=False):
     """Reject what no decision came for in time."""
 
 
+class Look(Struct, frozen=True, gc=False):
+    """Go on from what others wrote."""
+
+
 class Withdraw(Struct, frozen=True, gc=False):
     """Take an input back that was not used yet."""
 
@@ -133,6 +137,7 @@ Command: TypeAlias = (
     | Resume
     | Resolve
     | LookAtTheClock
+    | Look
     | Withdraw
     | Abort
     | Discard
@@ -181,7 +186,7 @@ class Stamp(Struct, frozen=True, gc=False):
     ``adopted``: the open turn, if there is one, was started or resumed by this very activation,
     so that its effects are under way. ``draining``: nothing more is to be started. ``asking``: a
     model call is under way, where one is due. ``silenced``: it was cancelled before it had shown
-    anything.
+    anything. ``elsewhere``: the open turn goes on at another node, which lives.
     """
 
     at: datetime
@@ -192,3 +197,4 @@ class Stamp(Struct, frozen=True, gc=False):
     draining: bool = False
     asking: bool = True
     silenced: bool = False
+    elsewhere: bool = False

@@ -37,6 +37,7 @@ from .commands import (
     Command,
     Continue,
     Discard,
+    Look,
     LookAtTheClock,
     ModelAnswered,
     ModelBroke,
@@ -92,7 +93,7 @@ def _carry_out(draft: Draft, command: Command) -> None:
             resume(draft)
         case Resolve():
             resolve(draft, command)
-        case LookAtTheClock():
+        case LookAtTheClock() | Look():
             look_at_the_clock(draft)
         case Withdraw(input_id=input_id):
             withdraw(draft, input_id)
@@ -116,7 +117,7 @@ def _come_back(draft: Draft, command: ModelAnswered | ModelBroke | ToolReturned)
             _tool_returned(draft, command)
 
 
-_TAKING_BACK = (Withdraw, Abort, Discard, LookAtTheClock, Rewind, Trim, Clear)
+_TAKING_BACK = (Withdraw, Abort, Discard, LookAtTheClock, Look, Rewind, Trim, Clear)
 
 
 def _only_takes_back(draft: Draft, command: Command) -> bool:

@@ -113,6 +113,10 @@ class Directory(Generic[K]):
                 told += self.put(key, message)
         return told
 
+    def find(self, id: K) -> PooledActor | None:
+        """The actor of that id, if one is live."""
+        return self._live.get(id)
+
     def live(self) -> list[K]:
         """The ids that have an actor now."""
         return list(self._live)

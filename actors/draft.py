@@ -119,7 +119,9 @@ class Draft:
 
 def is_owned(state: SessionState, stamp: Stamp, *, adopted: bool) -> bool:
     turn = state.turn
-    return adopted and turn is not None and turn.halt is None and turn.owner == stamp.owner
+    if turn is None or turn.halt is not None:
+        return False
+    return adopted and turn.owner.node == stamp.owner.node
 
 
 def configure(draft: Draft) -> None:
@@ -152,7 +154,7 @@ def note_drift(draft: Draft) -> None:
 def resume(draft: Draft) -> None:
     """Make the unfinished turn, if there is one, this activation's own."""
     turn = draft.state.turn
-    if turn is None or draft.owned:
+    if turn is None or draft.owned or draft.stamp.elsewhere:
         return
     goes_on = turn.halt is None and not turn.is_paused
     if goes_on and turn.owner.generation > draft.stamp.owner.generation:

@@ -51,4 +51,10 @@ class IdleFor(Struct, frozen=True):
     """Nothing came for the idle time: stop, unless something is under way."""
 
 
-Message: TypeAlias = Asked | Completed | Committed | Drain | IdleFor
+class Heed(Struct, frozen=True):
+    """Others may have written to the stream, up to ``version`` (0: nobody knows), or be lost."""
+
+    version: int = 0
+
+
+Message: TypeAlias = Asked | Completed | Committed | Drain | IdleFor | Heed

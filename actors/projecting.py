@@ -15,7 +15,7 @@ from typing import Generic, TypeAlias, TypeVar
 
 from ..events.codec import CODEC
 from ..events.envelope import StoredRecord
-from ..events.errors import StoreBusy, StoreClosed, StoreError
+from ..events.errors import StoreBusy, StoreClosed, StoreError, StoreUnavailable
 from ..events.read_model_errors import ReadModelFailed, ReadModelMoved, ReadModelTooNew
 from ..events.rendering import well_formed
 from ..projections import ReadModel
@@ -228,7 +228,7 @@ class Projector(Generic[R]):
         while True:
             try:
                 self.catch_up(self._go_on)
-            except StoreBusy:
+            except (StoreBusy, StoreUnavailable):
                 if self._closing.wait(RETRY_SECONDS):
                     raise _Closing from None
             else:

@@ -14,6 +14,7 @@ from ..events.codec import CODEC
 from ..events.errors import InvalidSessionId, WrongExpectedVersion
 from ..events.session import (
     AgentConfigured,
+    AnyEvent,
     Budget,
     ContentErased,
     ForkOrigin,
@@ -56,6 +57,27 @@ def read_on(store: EventStore, session_id: str, known: Known) -> Known:
             prev = link(page.topics[-1], page.version, page.payloads[-1])
             known = Known(fold(events, known.state), page.version, prev, known.begun)
     return read_on(store, session_id, Known()) if erased else known
+
+
+class News(NamedTuple):
+    """What a stream says by now, and the events that say so since."""
+
+    known: Known
+    events: Sequence[AnyEvent]
+
+
+def read_news(store: EventStore, session_id: str, known: Known) -> News:
+    """What others wrote. Raises as ``read_on``."""
+    records = store.read(session_id, after=known.version)
+    if not records:
+        return News(known, ())
+    events, last = [CODEC.recorded(each).event for each in records], records[-1]
+    if any(isinstance(each, ContentErased) for each in events):
+        anew = read_on(store, session_id, Known())
+        later = store.read(session_id, after=last.version, upto=anew.version)
+        return News(anew, [*events, *(CODEC.recorded(each).event for each in later)])
+    prev = link(last.topic, last.version, last.payload)
+    return News(Known(fold(events, known.state), last.version, prev, known.begun), events)
 
 
 def append_after(

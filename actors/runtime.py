@@ -6,21 +6,23 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from secrets import token_hex
 from threading import Event, Thread
 
 from pykka import ActorDeadError
 
-from ..events.errors import ActorError, SessionCrashed, SystemClosed, UnknownAgent
+from ..events.errors import ActorError, UnknownAgent
 from ..events.session import Owner
 from ..stores import EventStore
 from .commands import Continue, Submit
 from .directory import Directory
 from .dispatcher import Dispatcher
 from .effects import Effects
+from .following import Follower
 from .letters import Asked, Drain, IdleFor
 from .mailbox import Envelope, Mailbox
+from .nodes import Nodes
 from .ready import ReadyAgent
+from .refusals import closed, stopped
 from .session import SessionActor
 
 log: logging.Logger = logging.getLogger("turnstream")
@@ -44,7 +46,7 @@ class _Job:
 
 
 class Runtime:
-    """Runs the sessions of one system. ``idle_timeout`` is in seconds."""
+    """Runs the sessions of one system. ``idle_timeout`` and ``lease`` are in seconds."""
 
     def __init__(
         self,
@@ -53,11 +55,12 @@ class Runtime:
         *,
         idle_timeout: float,
         mailbox_limit: int,
+        lease: float,
     ) -> None:
         self._agents = agents
         self.store: EventStore = store
         self.mailbox_limit: int = mailbox_limit
-        self.owner: Owner = Owner(store.next_generation(), token_hex(4))
+        self.nodes: Nodes = Nodes(store, lease)
         self.effects: Effects = Effects(threads=CALL_THREADS, grace=CANCEL_GRACE)
         self._dispatcher = Dispatcher(WORKERS)
         self.directory: Directory[str] = Directory(
@@ -66,10 +69,16 @@ class Runtime:
             on_dead_letters=self._dead_letters,
             on_crash=self._crashed,
         )
+        self.follower: Follower = Follower(store, self.nodes, self.directory)
         self._idle_timeout = idle_timeout
         self._closing = Event()
         self._sweeper = Thread(target=self._sweep, name="turnstream-sweeper", daemon=True)
         self._sweeper.start()
+
+    @property
+    def owner(self) -> Owner:
+        """This node, as the turns name it that it runs."""
+        return self.nodes.owner
 
     def agent(self, name: str) -> ReadyAgent:
         """The agent of that name; ``UnknownAgent`` where the system has none."""
@@ -81,11 +90,17 @@ class Runtime:
                 f"(it has {', '.join(map(repr, self._agents))}): add it"
             ) from None
 
+    def is_idle(self, session_id: str, agent: str) -> bool:
+        """Whether a session of that agent could run here and does not."""
+        actor = self.directory.find(session_id)
+        runs = isinstance(actor, SessionActor) and actor.runs_a_turn
+        return agent in self._agents and not runs
+
     def tell(self, session_id: str, asked: Asked) -> None:
         """Hand a request to the session's actor. Raises ``SystemClosed``, and for an input
         ``MailboxFull``."""
         if self._closing.is_set():
-            raise _closed(session_id)
+            raise closed(session_id)
         bounded = isinstance(asked.command, (Submit, Continue))
         self.directory.tell(session_id, asked, bounded=bounded)
 
@@ -122,6 +137,7 @@ class Runtime:
         if not clean:
             self._drain(time.monotonic() + 2 * CANCEL_GRACE, now=True)
         clean &= self.effects.close(max(deadline - time.monotonic(), CANCEL_GRACE))
+        self.follower.close()
         self._dispatcher.shutdown(CANCEL_GRACE)
         self._sweeper.join(CANCEL_GRACE)
         return clean
@@ -136,10 +152,10 @@ class Runtime:
 
     def _crashed(self, session_id: str, message: object) -> None:
         log.error("the actor of session %r crashed on a %s", session_id, type(message).__name__)
-        _fail([message], _stopped(session_id))
+        _fail([message], stopped(session_id))
 
     def _dead_letters(self, session_id: str, letters: Sequence[object]) -> None:
-        _fail(letters, (_closed if self._closing.is_set() else _stopped)(session_id))
+        _fail(letters, (closed if self._closing.is_set() else stopped)(session_id))
 
     def _sweep(self) -> None:
         while not self._closing.wait(min(self._idle_timeout / 4, 5)):
@@ -150,14 +166,3 @@ def _fail(letters: Sequence[object], error: Exception) -> None:
     for letter in letters:
         if isinstance(letter, Asked):
             letter.asker.fail(error)
-
-
-def _closed(session_id: str) -> SystemClosed:
-    return SystemClosed("the system is closed: open another one", session_id=session_id)
-
-
-def _stopped(session_id: str) -> SessionCrashed:
-    return SessionCrashed(
-        f"session {session_id!r} stopped before it looked at the request: send it again",
-        session_id=session_id,
-    )

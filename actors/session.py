@@ -15,34 +15,32 @@ from threading import get_ident
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from ..events.errors import (
-    MailboxFull,
-    SessionCrashed,
+    SessionDeleted,
     SessionError,
     StoreError,
-    SystemClosed,
     TurnstreamError,
-    TurnTakenOver,
     WrongExpectedVersion,
 )
 from ..events.session import AgentDriftDetected, ModelCallDiscarded, ToolCallStarted, TurnAborted
 from ..projections import SessionState
 from ..projections.phases import Phase
 from ..stores.port import Appended
+from . import refusals
+from .attempts import Attempt, Commit
 from .callers import Callers
 from .calls import Call, Calls
-from .commands import Command, Continue, LookAtTheClock, Resume, Stamp, Submit
+from .commands import Command, Continue, Look, LookAtTheClock, Resume, Stamp, Submit
 from .decider import decide
 from .draft import Decision
 from .inputs import steers
-from .letters import Asked, Asker, Committed, Completed, Drain, IdleFor, Message
+from .letters import Asked, Asker, Committed, Completed, Drain, Heed, IdleFor, Message
 from .mailbox import Envelope
 from .pooled import PooledActor
 from .ready import Cast, ReadyAgent
-from .recording import Known, append_after, read_on
+from .recording import Known, append_after, read_news, read_on
 from .removing import Delete, Erase, Removal, remove
 from .snapshotting import next_due, take_snapshot
 from .waiting import Promise
@@ -56,26 +54,6 @@ MAX_CONFLICTS = 20
 DRIFTED = "%s of session %r goes on with an agent that differs from the one that began it: %s"
 
 
-class _Attempt(Struct, frozen=True):
-    """A command on its way into the stream, ``conflicts`` times in vain so far. ``silenced``: a
-    model call that had shown nothing was cancelled for it. ``current``: the stream was read for
-    it, up to its end."""
-
-    command: Command
-    asker: Asker | None = None
-    silenced: bool = False
-    conflicts: int = 0
-    current: bool = False
-
-
-class _Commit(Struct, frozen=True):
-    """An append under way, and what is ``known`` of the stream once it is done."""
-
-    decision: Decision
-    attempt: _Attempt
-    known: Known
-
-
 class SessionActor(PooledActor):
     """The actor of one session; see the module's docstring for the order of things."""
 
@@ -87,7 +65,7 @@ class SessionActor(PooledActor):
         self._calls = Calls(session_id, runtime.effects, self._post)
         self._agent = self._tenant = ""
         self._draining: Drain | None = None
-        self._commit: _Commit | None = None
+        self._commit: Commit | None = None
         self._submitting = 0
         self._outcome: Appended | StoreError | None = None
         self._known = Known()
@@ -102,11 +80,16 @@ class SessionActor(PooledActor):
             self._break(error)
         except Exception as error:
             log.exception("session %r: its actor failed", self._id)
-            crash = self._crash(error)
+            crash = refusals.crashed(self._id, error)
             if isinstance(message, Asked):
                 message.asker.fail(crash)
             self._break(crash)
         self._stop_if_drained()
+
+    @property
+    def runs_a_turn(self) -> bool:
+        """Whether it does, as far as another thread can tell."""
+        return self._adopted
 
     def _handle(self, message: Message) -> None:
         match message:
@@ -115,11 +98,13 @@ class SessionActor(PooledActor):
             case Completed(command=command, call=call):
                 if self._calls.finished(call):
                     self._callers.cause = message.cause
-                    self._decide(_Attempt(command))
+                    self._decide(Attempt(command))
             case Asked():
                 self._asked(message)
             case IdleFor():
                 self._passivate()
+            case Heed(version=version):
+                self._heed(version)
             case Drain():
                 self._draining = message
                 if message.now:
@@ -127,7 +112,7 @@ class SessionActor(PooledActor):
 
     def _asked(self, asked: Asked) -> None:
         if self._draining is not None:
-            asked.asker.fail(SystemClosed("the system is closing", session_id=self._id))
+            asked.asker.fail(refusals.closing(self._id))
             return
         try:
             command = asked.command() if callable(asked.command) else asked.command
@@ -136,7 +121,7 @@ class SessionActor(PooledActor):
                 return
             self._load(asked)
             self._check_room(command)
-            self._decide(_Attempt(command, asked.asker, self._silences(command)))
+            self._decide(Attempt(command, asked.asker, self._silences(command)))
         except TurnstreamError as error:
             error.session_id = error.session_id or self._id
             asked.asker.fail(error)
@@ -167,11 +152,7 @@ class SessionActor(PooledActor):
     def _check_room(self, command: Command) -> None:
         limit = self._runtime.mailbox_limit
         if isinstance(command, (Submit, Continue)) and len(self._state.queued) >= limit:
-            raise MailboxFull(
-                f"{limit} inputs wait in session {self._id!r}, its limit: nothing was accepted; "
-                "send again when some of them were used",
-                session_id=self._id,
-            )
+            raise refusals.full(self._id, limit)
 
     def _read(self) -> None:
         self._known = read_on(self._runtime.store, self._id, self._known)
@@ -188,6 +169,7 @@ class SessionActor(PooledActor):
         return steers(self._state, command, self._stamp()) and self._calls.silence_model()
 
     def _stamp(self, *, silenced: bool = False) -> Stamp:
+        elsewhere = self._goes_on_elsewhere()
         return Stamp(
             datetime.now(UTC),
             self._runtime.owner,
@@ -197,9 +179,21 @@ class SessionActor(PooledActor):
             self._draining is not None,
             self._calls.asking,
             silenced,
+            elsewhere,
         )
 
-    def _decide(self, attempt: _Attempt) -> None:
+    def _goes_on_elsewhere(self) -> bool:
+        """Whether another node, which lives, runs the open turn. Where it is lost, this one is
+        younger from now on, or it could not take the turn."""
+        turn, nodes = self._state.turn, self._runtime.nodes
+        if turn is None or self._adopted:
+            return False
+        elsewhere = nodes.runs_elsewhere(turn)
+        if not elsewhere:
+            nodes.rejuvenate(turn.owner)
+        return elsewhere
+
+    def _decide(self, attempt: Attempt) -> None:
         stamp = self._stamp(silenced=attempt.silenced)
         try:
             agent, turn = self._runtime.agent(self._agent), self._state.turn
@@ -219,7 +213,7 @@ class SessionActor(PooledActor):
                 self._callers.answer(decision, attempt.command, attempt.asker)
             self._call_model_if_due()
 
-    def _is_news_for(self, attempt: _Attempt) -> bool:
+    def _is_news_for(self, attempt: Attempt) -> bool:
         """Whether others wrote what the caller may be answered otherwise for: nobody is refused,
         or told that nothing follows, for what was so before."""
         if attempt.current or attempt.asker is None:
@@ -228,9 +222,9 @@ class SessionActor(PooledActor):
         self._catch_up()
         return self._known.version > before
 
-    def _append(self, decision: Decision, attempt: _Attempt) -> None:
+    def _append(self, decision: Decision, attempt: Attempt) -> None:
         append, known = append_after(self._known, self._id, decision.events, decision.state)
-        self._commit = _Commit(decision, attempt, known)
+        self._commit = Commit(decision, attempt, known)
         if any(isinstance(event, TurnAborted) for event in decision.events):
             self._calls.cancel_all()  # or what is recorded as stopped could still begin
         self.actor_inbox.hold()
@@ -263,7 +257,7 @@ class SessionActor(PooledActor):
                     commit.attempt.asker.fail(outcome)
                 raise outcome
 
-    def _rebase(self, attempt: _Attempt) -> None:
+    def _rebase(self, attempt: Attempt) -> None:
         """Somebody else wrote: read what, and decide anew."""
         self._catch_up()
         try:
@@ -274,24 +268,46 @@ class SessionActor(PooledActor):
             error.session_id = error.session_id or self._id
             attempt.asker.fail(error)
             if attempt.silenced and self._adopted:
-                self._decide(_Attempt(Resume(), silenced=True))  # or nobody asks the model again
+                self._decide(Attempt(Resume(), silenced=True))  # or nobody asks the model again
 
     def _catch_up(self) -> None:
-        self._read()
+        """Read what others wrote, and tell whoever waits here."""
+        before = self._known
+        self._known, events = read_news(self._runtime.store, self._id, before)
         turn = self._state.turn
-        if self._adopted and (turn is None or turn.owner != self._runtime.owner):
+        if self._adopted and (turn is None or turn.owner.node != self._runtime.owner.node):
             self._adopted = False
             self._calls.cancel_all()
-            self._callers.fail_all(self._taken_over())
+        self._callers.tell_news(before.state, events, before.version + 1)
+        self._await_others()
 
-    def _taken_over(self) -> TurnTakenOver:
-        return TurnTakenOver(
-            f"session {self._id!r} goes on at another node, its waiting inputs too; what comes "
-            "of them will be in the stream",
-            session_id=self._id,
-        )
+    def _await_others(self) -> None:
+        """See to it that somebody looks at what others do, where callers wait for it."""
+        waits = self._callers.waiting and self._goes_on_elsewhere()
+        self._runtime.follower.await_others(self._id, waits=waits)
 
-    def _follow(self, commit: _Commit) -> None:
+    def _heed(self, version: int) -> None:
+        """Others may have written, or whoever runs the turn may be lost."""
+        if not self._loaded or 0 < version <= self._known.version:
+            return
+        waiting = self._state.queued
+        self._catch_up()
+        steered = [e for e in self._state.joining if e.policy == "steer" and e not in waiting]
+        if not version and self._is_deleted():
+            self._break(SessionDeleted(self._id))
+        elif self._adopted:
+            silenced = bool(steered) and self._state.phase is Phase.MODEL
+            self._decide(Attempt(Look(), silenced=silenced and self._calls.silence_model()))
+        elif self._callers.waiting and not self._goes_on_elsewhere():
+            turn = self._state.turn
+            if turn is None or (turn.halt is None and not turn.is_paused):
+                self._decide(Attempt(Resume()))
+
+    def _is_deleted(self) -> bool:
+        """Whether the session that is known here is there no more: a deletion is no event."""
+        return self._known.version > 0 and self._runtime.store.session(self._id) is None
+
+    def _follow(self, commit: Commit) -> None:
         """What follows from events that are durable now."""
         decision, first = commit.decision, self._known.version + 1
         self._known = commit.known
@@ -299,8 +315,7 @@ class SessionActor(PooledActor):
         if commit.attempt.asker is not None:
             self._callers.answer(decision, commit.attempt.command, commit.attempt.asker)
         self._callers.tell(decision, commit.attempt.command, first)
-        if not self._adopted and self._state.phase in (Phase.MODEL, Phase.TOOLS):
-            self._callers.fail_turn(self._taken_over())
+        self._await_others()
         for event in decision.events:
             match event:
                 case ModelCallDiscarded():
@@ -313,7 +328,7 @@ class SessionActor(PooledActor):
         self._take_snapshot_if_due()
         self._set_alarm()
         if self._callers.sponsors(self._state):
-            self._decide(_Attempt(Resume()))
+            self._decide(Attempt(Resume()))
 
     def _take_snapshot_if_due(self) -> None:
         if self._known.version >= self._snapshot_due:
@@ -354,11 +369,7 @@ class SessionActor(PooledActor):
         drain = self._draining
         if drain is None or self._commit is not None or self._calls.running:
             return
-        self._callers.fail_all(
-            SystemClosed(
-                f"the system was closed; session {self._id!r} can be resumed", session_id=self._id
-            )
-        )
+        self._callers.fail_all(refusals.interrupted(self._id))
         self.stop()
 
     def _break(self, error: Exception) -> None:
@@ -373,15 +384,6 @@ class SessionActor(PooledActor):
         self._callers.fail_all(error)
         self._forget()
 
-    def _crash(self, error: BaseException | None) -> SessionCrashed:
-        crash = SessionCrashed(
-            f"the actor of session {self._id!r} failed ({type(error).__name__}); its stream is as "
-            "it was: resume goes on from there",
-            session_id=self._id,
-        )
-        crash.__cause__ = error
-        return crash
-
     def on_stop(self) -> None:
         self._calls.cancel_all()
 
@@ -391,4 +393,4 @@ class SessionActor(PooledActor):
         exception_value: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._break(self._crash(exception_value))
+        self._break(refusals.crashed(self._id, exception_value))

@@ -54,7 +54,9 @@ class ActorSystem:
     ``resume`` (``"keep"``) or dropped; by default it is kept where the store outlives the process.
     ``idle_timeout`` (seconds) is how long an idle session's actor stays; ``mailbox_limit`` how many
     inputs may wait in one session's mailbox; ``max_recoveries`` how often ``resume_all`` goes on
-    with a turn that its process does not survive.
+    with a turn that its process does not survive. ``lease`` (seconds) is how long other nodes on
+    the store leave this one its turns when it gives no sign of life; with 0 it takes no heed of
+    them.
 
     Use it with ``with`` or ``async with``, or call ``close``. Raises the store's errors where it
     can't be opened, and ``InvalidAgent`` where two agents share a name.
@@ -71,9 +73,12 @@ class ActorSystem:
         idle_timeout: float = 60.0,
         mailbox_limit: int = 1000,
         max_recoveries: int = 3,
+        lease: float = 10.0,
     ) -> None:
         named = _by_name(agents)
         _check(on_agent_drift, on_failure, idle_timeout, mailbox_limit, max_recoveries)
+        if not lease >= 0:
+            raise ValueError(f"lease must be 0 seconds or more, not {lease!r}")
         self._turn_policy: Policy = check_policy(turn_policy)
         self._max_recoveries = max_recoveries
         self._default_agent = next(iter(named))
@@ -89,6 +94,7 @@ class ActorSystem:
             self._store,
             idle_timeout=idle_timeout,
             mailbox_limit=mailbox_limit,
+            lease=lease,
         )
 
     def session(
@@ -160,8 +166,14 @@ class ActorSystem:
         alone are turns that were stopped on purpose, and those whose process was lost
         ``max_recoveries`` times since anything was recorded: ``Session.resume`` goes on with them.
         """
-        statuses: tuple[Status, ...] = ("running", "failed", "awaiting-approval")
+        return self.resume_those("running", "failed", "awaiting-approval")
+
+    def resume_those(self, *statuses: Status, idle_here: bool = False) -> Sequence[Turn]:
+        """``resume_all`` for sessions of these statuses and of the system's agents; of those that
+        are ``idle_here`` only, if so. For who serves."""
         rows = [row for status in statuses for row in self.sessions(status)]
+        if idle_here:
+            rows = [each for each in rows if self._runtime.is_idle(each.session_id, each.agent)]
         turns = (self._resumed(self.session(row.session_id)) for row in rows)
         return [turn for turn in turns if turn is not None]
 
@@ -174,6 +186,8 @@ class ActorSystem:
                 self.tell(session, LookAtTheClock(), Promise(session.id))
             return session.resume_from(state) if all(over) else None
         if turn is not None and self._is_set_aside(session.id, turn):
+            return None
+        if turn is not None and self._runtime.nodes.runs_elsewhere(turn):
             return None
         return session.resume_from(state)
 

@@ -35,7 +35,7 @@
     │   ├── ModelTimedOut         the model took longer than it may
     │   ├── InvalidModelTurn      what the model answered is no turn
     │   ├── TurnWithdrawn         the input was taken back before it was used
-    │   ├── TurnTakenOver         another node runs the turn now
+    │   ├── TurnTakenOver         a younger node runs the turn
     │   └── ToolError             for tools to raise: its text is what the model reads
     ├── ActorError
     │   ├── MailboxFull           nothing was accepted; try again
@@ -329,7 +329,7 @@ class InvalidModelTurn(TurnError):
 
 
 class TurnTakenOver(TurnError):
-    """Another node runs the turn now; its result is in the stream."""
+    """A younger node runs the turn; its result will be in the stream."""
 
     code = "turn-taken-over"
 

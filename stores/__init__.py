@@ -21,13 +21,17 @@ from .port import (
 from .read_models import ReadModelTable, ReadModelTables
 
 if TYPE_CHECKING:
+    from .jsonl import JSONLStore
+    from .postgres import PostgresStore
     from .sqlite import SQLiteStore
 
 __all__ = [
     "Append",
     "Appended",
     "EventStore",
+    "JSONLStore",
     "MemoryStore",
+    "PostgresStore",
     "ReadModelTable",
     "ReadModelTables",
     "RowChange",
@@ -41,9 +45,17 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    # Loaded on demand: who keeps sessions in memory need not load eventsourcing.
+    # Loaded on demand: who keeps sessions in memory need not load eventsourcing, nor have psycopg.
     if name == "SQLiteStore":
         from .sqlite import SQLiteStore
 
         return SQLiteStore
+    if name == "JSONLStore":
+        from .jsonl import JSONLStore
+
+        return JSONLStore
+    if name == "PostgresStore":
+        from .postgres import PostgresStore
+
+        return PostgresStore
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -15,16 +15,22 @@ memory://                    in this process, gone with it
 sqlite:///relative/path.db   in a file
 sqlite:////absolute/path.db  in a file
 sqlite://                    in memory, in SQLite
-A SQLite address takes ?synchronous=normal|full and ?timeout=SECONDS; a ? or % that belongs to \
-the path is written %3F or %25."""
+jsonl:///relative/directory  in a file for each session
+jsonl:////absolute/directory in a file for each session
+postgresql://user@host/db    in a schema of a PostgreSQL database
+A SQLite address takes ?synchronous=normal|full and ?timeout=SECONDS, a JSONL address \
+?sync=full|none and ?timeout=SECONDS; a ? or % that belongs to the path is written %3F or %25. \
+A PostgreSQL address takes ?schema=, ?timeout=SECONDS, ?pool=NUMBER and the options of libpq."""
 
 
 class Address(NamedTuple):
-    """A store's address, taken apart. ``path`` is None where there is none."""
+    """A store's address, taken apart. ``path`` is None where there is none; ``url`` is the whole
+    as it was written."""
 
     scheme: str
     path: str | None
     options: Mapping[str, str]
+    url: str
 
 
 Opener: TypeAlias = Callable[[Address], EventStore]
@@ -50,7 +56,7 @@ def _parse(url: str) -> Address:
         raise _no_address("this is no address of a store")
     scheme, place, query = found.groups()
     options = dict(parse_qsl(query or "", keep_blank_values=True))
-    return Address(scheme, unquote(place, errors="surrogateescape") or None, options)
+    return Address(scheme, unquote(place, errors="surrogateescape") or None, options, url)
 
 
 def _no_address(why: str) -> NotAStore:
@@ -78,6 +84,19 @@ def _sqlite(address: Address) -> EventStore:
     )
 
 
+def _jsonl(address: Address) -> EventStore:
+    from .jsonl import JSONLStore
+
+    if unknown := address.options.keys() - {"sync", "timeout"}:
+        raise _no_address(f"a JSONL store has no option {min(unknown)!r}")
+    if (path := address.path or "").strip("/") == "" or not path.startswith("/"):
+        raise _no_address("a JSONL address names a directory, after three slashes")
+    if (sync := address.options.get("sync", "full")) not in ("full", "none"):
+        raise _no_address("?sync= is full or none")
+    timeout = _seconds(address.options.get("timeout", "5"))
+    return JSONLStore(path[1:], sync=sync == "full", timeout=timeout)
+
+
 def _file(path: str | None) -> str | None:
     match path:
         case None:
@@ -102,17 +121,38 @@ def _seconds(value: str) -> float:
     return float(value)
 
 
-def _not_yet(instead: str) -> Opener:
-    def refuse(address: Address) -> EventStore:
-        raise NotSupported(f"this version has no {address.scheme} store; {instead}")
+def _postgresql(address: Address) -> EventStore:
+    try:
+        from .postgres import PostgresStore
+    except ImportError as error:
+        if (error.name or "").partition(".")[0] not in ("psycopg", "psycopg_pool"):
+            raise
+        raise NotSupported(
+            "a PostgreSQL store needs psycopg: pip install 'turnstream[postgres]'"
+        ) from error
+    ours = address.options.keys() & {"schema", "timeout", "pool"}
+    given = {key: address.options[key] for key in ours}
+    # The rest is for the client library, word for word: it has quoting of its own.
+    place, _, query = address.url.partition("?")
+    theirs = "&".join(each for each in query.split("&") if each.partition("=")[0] not in ours)
+    return PostgresStore(
+        f"{place}?{theirs}" if theirs else place,
+        schema=given.get("schema", "turnstream"),
+        timeout=_seconds(given.get("timeout", "5")),
+        pool=_number(given.get("pool", "10")),
+    )
 
-    return refuse
+
+def _number(value: str) -> int:
+    if not re.fullmatch(r"[1-9]\d{0,3}", value, re.ASCII):
+        raise _no_address("?pool= is a number of connections")
+    return int(value)
 
 
 OPENERS: Mapping[str, Opener] = {
     "memory": _memory,
     "sqlite": _sqlite,
-    "postgresql": _not_yet("use sqlite:///path.db, which several processes can share"),
-    "jsonl": _not_yet("use sqlite:///path.db, and read it with any SQLite tool"),
+    "postgresql": _postgresql,
+    "jsonl": _jsonl,
 }
 """What opens each kind of address. A new kind of store is one line here."""

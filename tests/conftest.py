@@ -1,11 +1,19 @@
 """Settings of the whole suite."""
 
 import gc
+import os
+import sys
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
+
+# What several folders of tests share lies beside this file.
+sys.path.insert(0, str(Path(__file__).parent))
+
+from servers import NUMBERS, Server, programs
 
 # The public suite for stores asserts as a test does, and is to fail as legibly.
 for suite in ("conformance", "copying", "snapshotting", "keeping", "read_model_cases"):
@@ -34,3 +42,22 @@ def _what_a_file_leaves_is_collected_with_it() -> Iterator[None]:
     # one of the few that allocate enough for a full collection, in another file.
     yield
     gc.collect()
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[Server]:
+    """A PostgreSQL server for the whole run. Never left out where CI is set."""
+    found = programs()
+    if found is None:
+        if os.environ.get("CI"):
+            pytest.fail("CI needs PostgreSQL: apt-get install postgresql")
+        pytest.skip("PostgreSQL is not installed")
+    server = Server(found)
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def postgres_url(postgres_server: Server) -> str:
+    """The address of a schema of its own, in a database that tests share."""
+    return postgres_server.url(options=f"?schema=test_{next(NUMBERS)}")

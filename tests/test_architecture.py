@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[1]
 LAYERS: dict[str, set[str]] = {  # a layer, and what it may use beside the standard library
     "events": {"msgspec"},
     "projections": {"msgspec"},
-    "stores": {"eventsourcing", "msgspec", "psycopg"},
+    "stores": {"eventsourcing", "msgspec", "psycopg", "psycopg_pool"},
     "actors": {"msgspec", "pykka", "rich", "typer"},
 }
 

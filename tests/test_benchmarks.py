@@ -13,7 +13,17 @@ RUN = Path(__file__).with_name("benchmarks") / "run.py"
 
 @pytest.mark.slow
 def test_the_benchmarks_of_a_turn_and_of_a_stream_run() -> None:
-    command = [sys.executable, RUN, "turn", "latency", "rebuild", "travel", "--rounds", "1"]
+    command = [
+        sys.executable,
+        RUN,
+        "turn",
+        "latency",
+        "rebuild",
+        "travel",
+        "files",
+        "--rounds",
+        "1",
+    ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=50, check=True)
 
     assert "turns a second" in done.stdout and "failed" not in done.stdout, done.stdout
@@ -25,3 +35,11 @@ def test_the_benchmark_of_read_models_runs() -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=50, check=True)
 
     assert "events a second" in done.stdout and "failed" not in done.stdout, done.stdout
+
+
+@pytest.mark.slow
+def test_the_benchmark_of_postgresql_runs() -> None:
+    command = [sys.executable, RUN, "postgres", "--rounds", "1"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=50, check=True)
+
+    assert "inserts of its rows" in done.stdout and "failed" not in done.stdout, done.stdout

@@ -30,6 +30,7 @@ def main() -> None:
             tailing,
             travelling,
             verifying,
+            working,
         )
         from .app import app
 

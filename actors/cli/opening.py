@@ -13,7 +13,7 @@ from ...stores import EventStore, SessionRow, open_store
 
 DEFAULT_STORE = "sqlite:///turnstream.db"
 
-_FILE = re.compile(r"sqlite:///([^?]+)")
+_FILE = re.compile(r"(?:sqlite|jsonl):///([^?]+)")
 
 
 @contextmanager
@@ -38,7 +38,7 @@ def store_to_write(url: str) -> Iterator[EventStore]:
 
 
 def store_file(url: str) -> Path | None:
-    """The file an address leads to; None for one that leads elsewhere."""
+    """The file or directory an address leads to; None for one that leads elsewhere."""
     found = _FILE.match(url)
     return Path(unquote(found[1], errors="surrogateescape")) if found else None
 

@@ -31,9 +31,41 @@ def add(a: int, b: int) -> int:
     return a + b
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+ON_EVERY_STORE = {
+    *("test_sessions", "test_approvals", "test_joining", "test_aborting", "test_deleting"),
+    *("test_erasing", "test_older_shapes", "test_projecting", "test_restoring", "test_forks"),
+}
+"""What runs on files and on a server too. The suite of stores says that the rest is the same."""
+
+
+@pytest.fixture(
+    params=["memory", "sqlite", "jsonl", pytest.param("postgresql", marks=pytest.mark.slow)]
+)
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    return "memory://" if request.param == "memory" else f"sqlite:///{tmp_path}/s.db"
+    match request.param:
+        case "memory":
+            return "memory://"
+        case "sqlite":
+            return f"sqlite:///{tmp_path}/s.db"
+        case "jsonl":
+            return f"jsonl:///{tmp_path}/streams"
+        case _:
+            url: str = request.getfixturevalue("postgres_url")
+            return url
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = Path(__file__).parent
+    items[:] = [
+        item
+        for item in items
+        if item.path.parent != here or item.path.stem in ON_EVERY_STORE or not _is_central(item)
+    ]
+
+
+def _is_central(item: pytest.Item) -> bool:
+    chosen = getattr(item, "callspec", None)
+    return chosen is not None and chosen.params.get("store") in ("jsonl", "postgresql")
 
 
 @pytest.fixture

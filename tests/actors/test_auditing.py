@@ -32,16 +32,15 @@ from turnstream.events import (
     link,
 )
 from turnstream.projections import fold
-from turnstream.stores import Append, EventStore, MemoryStore, RowChange, SQLiteStore
+from turnstream.stores import Append, EventStore, MemoryStore, RowChange, open_store
 from turnstream.stores.specimens import PATIENCE, event
 
 WAIT = 20
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=["memory://", "sqlite:///{}/s.db", "jsonl:///{}/streams"])
 def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[EventStore]:
-    store: Any = MemoryStore() if request.param == "memory" else SQLiteStore(tmp_path / "s.db")
-    with closing(store):
+    with closing(open_store(request.param.format(tmp_path))) as store:
         yield store
 
 

@@ -19,9 +19,9 @@ from turnstream.stores.specimens import append_of
 Tail: TypeAlias = "subprocess.Popen[str]"
 
 
-@pytest.fixture
-def url(tmp_path: Path) -> str:
-    return f"sqlite:///{tmp_path}/s.db"
+@pytest.fixture(params=["sqlite:///{}/s.db", "jsonl:///{}/streams"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return str(request.param.format(tmp_path))
 
 
 @pytest.fixture

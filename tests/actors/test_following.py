@@ -11,7 +11,7 @@ import pytest
 from tallies import Count, Fragile, Tally, fill, tallied
 
 from turnstream.actors import ActorSystem, Agent, Projector
-from turnstream.events import ReadModelFailed, StoreBusy, StoreClosed
+from turnstream.events import ReadModelFailed, StoreBusy, StoreClosed, StoreUnavailable
 from turnstream.stores import EventStore, open_store
 
 WAIT = 20
@@ -86,7 +86,7 @@ def test_a_follower_waits_for_a_store_that_is_busy(
 ) -> None:
     monkeypatch.setattr("turnstream.actors.projecting.RETRY_SECONDS", 0.01)
     follower = Projector(opened, Tally())
-    refusals = iter([StoreBusy("held")] * 3)
+    refusals = iter([StoreBusy("held"), StoreUnavailable("away"), StoreBusy("held")])
     catch_up = follower.catch_up
 
     def busy_at_first(*args: Any) -> int:

@@ -24,7 +24,7 @@ from turnstream.events import (
     TurnAborted,
     TurnFailed,
 )
-from turnstream.stores import Append, EventStore, MemoryStore, RowChange, SQLiteStore, open_store
+from turnstream.stores import Append, EventStore, RowChange, open_store
 from turnstream.stores.specimens import ALIKE, event
 
 WAIT = 20
@@ -32,10 +32,9 @@ NOW = datetime.now(UTC)
 OLD, CUTOFF = NOW - timedelta(days=60), NOW - timedelta(days=30)
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=["memory://", "sqlite:///{}/s.db", "jsonl:///{}/streams"])
 def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[EventStore]:
-    store: Any = MemoryStore() if request.param == "memory" else SQLiteStore(tmp_path / "s.db")
-    with closing(store):
+    with closing(open_store(request.param.format(tmp_path))) as store:
         yield store
 
 

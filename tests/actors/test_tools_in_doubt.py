@@ -83,7 +83,7 @@ class Shop:
         model = ScriptedModel(script)
         agent = Agent("agent", model=model, tools=[self.tool], tool_concurrency=self.concurrency)
         store: Any = self._store if takes is None else Doomed(self._store, takes)
-        self._systems.append(ActorSystem(agent, store=store))
+        self._systems.append(ActorSystem(agent, store=store, lease=0))
         return self._systems[-1].session(id)
 
     def lose(self, *script: Any, takes: int = 0) -> None:

@@ -29,6 +29,8 @@ BENCHMARKS: Mapping[str, str] = {
     "read-models": "projecting:rebuild_read_models",
     "first-call": "rebuilding:first_call",
     "travel": "travelling:travel",
+    "postgres": "appending:against_raw_inserts",
+    "files": "files:appends_to_files",
 }
 
 

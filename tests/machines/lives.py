@@ -82,8 +82,13 @@ class Life:
             tool_concurrency=settings.tool_concurrency,
         )
         store = cast("EventStore", self.store)
+        # The one before it died with its store, and not with this test's process.
         self.system = ActorSystem(
-            agent, store=store, on_failure=settings.on_failure, on_agent_drift=outfit.on_drift
+            agent,
+            store=store,
+            on_failure=settings.on_failure,
+            on_agent_drift=outfit.on_drift,
+            lease=0,
         )
         self.stage.generation = self.store.generation
         self.session = self.system.session(SESSION)

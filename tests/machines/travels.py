@@ -118,7 +118,7 @@ class TravelMachine(RuleBasedStateMachine):
 
         agent = Agent("agent", model=self.answer, tools=[work, stuck, gated])
         store: Any = Watched(self.kept, self.moved)
-        return ActorSystem(agent, store=store, on_failure="keep")
+        return ActorSystem(agent, store=store, on_failure="keep", lease=0)
 
     async def answer(self, request: ModelRequest) -> ModelTurn:
         messages = list(request.messages)

@@ -1,11 +1,12 @@
 """Addresses of stores."""
 
+import sys
 from pathlib import Path
 
 import pytest
 
 from turnstream.events.errors import NotAStore, NotSupported
-from turnstream.stores import EventStore, MemoryStore, SQLiteStore, open_store
+from turnstream.stores import EventStore, JSONLStore, MemoryStore, SQLiteStore, open_store
 from turnstream.stores.specimens import append_of, texts
 
 
@@ -82,6 +83,17 @@ def test_normal_synchronisation_can_be_chosen(tmp_path: Path) -> None:
     assert synchronous(f"sqlite:///{tmp_path}/x.db?synchronous=normal&timeout=0.5") == 1
 
 
+@pytest.mark.parametrize("options", ["", "?sync=full", "?sync=none&timeout=0.5"])
+def test_jsonl_names_a_directory(options: str, tmp_path: Path) -> None:
+    for n in range(2):
+        store = open_store(f"jsonl:///{tmp_path}/a/b%3F{options}")
+        assert isinstance(store, JSONLStore)
+        store.append(append_of("s", n, str(n)))
+        assert len(store.read("s")) == n + 1
+        store.close()
+    assert (tmp_path / "a" / "b?" / "sessions" / "s.jsonl").is_file()
+
+
 def synchronous(url: str) -> int:
     store = open_store(url)
     assert isinstance(store, SQLiteStore)
@@ -110,6 +122,12 @@ def synchronous(url: str) -> int:
         "sqlite:///x.db?timeout=-1",
         "sqlite:///x.db?timeout=nan",
         "sqlite:///x.db?mode=ro",
+        "jsonl://",
+        "jsonl:///",
+        "jsonl://streams",
+        "jsonl:///a%00b",
+        "jsonl:///streams?sync=maybe",
+        "jsonl:///streams?synchronous=full",
         "memory://x",
         "memory://?timeout=1",
         "mysql://root:secret@host/db",
@@ -129,13 +147,19 @@ def test_what_is_no_address_is_refused_with_the_forms_there_are(
 def test_a_refused_address_is_answered_with_every_form() -> None:
     with pytest.raises(NotAStore) as refused:
         open_store("mysql://host/db")
-    for form in ("memory://", "sqlite:///", "sqlite:////", "sqlite://"):
+    for form in (
+        *("memory://", "sqlite:///", "sqlite:////", "sqlite://"),
+        *("jsonl:///", "postgresql://"),
+    ):
         assert form in str(refused.value)
 
 
-@pytest.mark.parametrize("url", ["postgresql://user:secret@host/db", "jsonl:///dir"])
-def test_stores_that_do_not_exist_yet_name_what_to_use_instead(url: str) -> None:
-    with pytest.raises(NotSupported) as refused:
-        open_store(url)
-    assert "sqlite:///" in str(refused.value)
+def test_without_its_client_a_postgresql_store_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for module in [name for name in sys.modules if name.startswith("turnstream.stores.postgres")]:
+        monkeypatch.delitem(sys.modules, module)
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    with pytest.raises(NotSupported, match=r"turnstream\[postgres\]") as refused:
+        open_store("postgresql://user:secret@host/db")
     assert "secret" not in str(refused.value)

@@ -5,9 +5,10 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
+from eventsourcing.persistence import ApplicationRecorder
+from servers import NUMBERS, Server
 
-from turnstream.stores import SQLiteStore
-from turnstream.stores.recorder import SessionRecorder
+from turnstream.stores import PostgresStore, SQLiteStore
 
 pytest.importorskip("Crypto", reason="eventsourcing's test cases import pycryptodome")
 from eventsourcing.tests import persistence as cases
@@ -16,12 +17,12 @@ from eventsourcing.tests import persistence as cases
 class OnFile:
     """Gives the library's test cases a recorder, and ids that are text."""
 
-    def create_recorder(self) -> SessionRecorder:
+    def create_recorder(self) -> ApplicationRecorder:
         directory = tempfile.TemporaryDirectory()
         self.addCleanup(directory.cleanup)
         return self.recorder_of(SQLiteStore(Path(directory.name) / "streams.db"))
 
-    def recorder_of(self, store: SQLiteStore) -> SessionRecorder:
+    def recorder_of(self, store: SQLiteStore | PostgresStore) -> ApplicationRecorder:
         self.addCleanup(store.close)
         return store.recorder
 
@@ -30,8 +31,17 @@ class OnFile:
 
 
 class InMemory(OnFile):
-    def create_recorder(self) -> SessionRecorder:
+    def create_recorder(self) -> ApplicationRecorder:
         return self.recorder_of(SQLiteStore())
+
+
+class OnServer(OnFile):
+    @pytest.fixture(autouse=True)
+    def _on_a_server(self, postgres_server: Server) -> None:
+        self.server = postgres_server
+
+    def create_recorder(self) -> ApplicationRecorder:
+        return self.recorder_of(PostgresStore(self.server.url(), schema=f"cases_{next(NUMBERS)}"))
 
 
 class ApplicationRecorderCases(cases.ApplicationRecorderTestCase):
@@ -58,6 +68,16 @@ class TestPositionsOnFile(OnFile, cases.NonInterleavingNotificationIDsBaseCase):
 
 
 class TestPositionsInMemory(InMemory, cases.NonInterleavingNotificationIDsBaseCase):
+    insert_num = 100
+
+
+class TestApplicationRecorderOnServer(OnServer, ApplicationRecorderCases): ...
+
+
+class TestAggregateRecorderOnServer(OnServer, AggregateRecorderCases): ...
+
+
+class TestPositionsOnServer(OnServer, cases.NonInterleavingNotificationIDsBaseCase):
     insert_num = 100
 
 
