@@ -288,7 +288,8 @@ class SessionActor(PooledActor):
 
     def _heed(self, version: int) -> None:
         """Others may have written, or whoever runs the turn may be lost."""
-        if not self._loaded or 0 < version <= self._known.version:
+        concerned = self._loaded and (self._adopted or self._callers.waiting)
+        if not concerned or 0 < version <= self._known.version:
             return
         waiting = self._state.queued
         self._catch_up()
