@@ -164,7 +164,8 @@ class Session(SessionReading):
         do not count. Its forks have copies of their own. ``ErasureRefused`` where a version does
         not exist or its content is still to be used, ``SessionNotFound``.
         """
-        erase = Erase(tuple(versions), as_text(reason, "reason"), as_text(by, "by"))
+        named = tuple([_whole(each, "a version") for each in versions])
+        erase = Erase(named, as_text(reason, "reason"), as_text(by, "by"))
         return self._told(erase)
 
     def tell(self, command: LateCommand, reply: Promise[bool]) -> None:
@@ -285,12 +286,16 @@ def as_text(given: str, name: str) -> str:
     return str(plain(given))
 
 
-def _count(given: int | None, name: str) -> int:
+def _whole(given: int | None, name: str) -> int:
     if type(given) is not int:
         raise TypeError(f"{name} is a whole number, not {type(given).__name__}")
-    if given < 0:
-        raise ValueError(f"{name} must be 0 or more, not {given!r}")
     return given
+
+
+def _count(given: int | None, name: str) -> int:
+    if (count := _whole(given, name)) < 0:
+        raise ValueError(f"{name} must be 0 or more, not {count!r}")
+    return count
 
 
 def _is_conversation(given: Any) -> TypeGuard[Sequence[Message]]:

@@ -77,7 +77,7 @@ class ActorSystem:
     ) -> None:
         named = _by_name(agents)
         _check(on_agent_drift, on_failure, idle_timeout, mailbox_limit, max_recoveries)
-        if not lease >= 0:
+        if not isinstance(lease, (int, float)) or not lease >= 0:
             raise ValueError(f"lease must be 0 seconds or more, not {lease!r}")
         self._turn_policy: Policy = check_policy(turn_policy)
         self._max_recoveries = max_recoveries
@@ -208,6 +208,8 @@ class ActorSystem:
         Blocks until it is done; each session is deleted by itself. ``compact`` of the store gives
         the space back.
         """
+        if not isinstance(older_than, timedelta):
+            raise TypeError(f"older_than is a timedelta, not {type(older_than).__name__}")
         return prune(self._store, datetime.now(UTC) - older_than, dry_run=dry_run)
 
     def events(self, after: int = 0) -> Iterator[RecordedEvent]:

@@ -326,3 +326,14 @@ def test_no_file_holds_what_was_deleted_once_the_store_is_compacted(
         store.compact()
     files = tmp_path.glob("own.db*")
     assert not any(SECRET.encode() in file.read_bytes() for file in files)
+
+
+@pytest.mark.parametrize("versions", ["ab", [1.5], [None], [True]])
+def test_versions_that_are_no_numbers_are_refused_and_the_session_goes_on(
+    run: Callable[..., ActorSystem], versions: Any
+) -> None:
+    session = run(["hi", "again"]).session("s")
+    session.send("hello").result(WAIT)
+    with pytest.raises(TypeError, match="a version is a whole number"):
+        session.erase(versions)
+    assert session.send("and?").result(WAIT).text == "again"

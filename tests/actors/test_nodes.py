@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -126,7 +127,7 @@ def test_a_row_that_is_none_is_of_a_node_that_is_lost(store: EventStore) -> None
     assert nodes.is_lost(Owner(9, "strange")) and nodes.alone()
 
 
-@pytest.mark.parametrize("lease", [-1, float("nan")])
-def test_a_lease_that_is_none_is_refused(lease: float) -> None:
+@pytest.mark.parametrize("lease", [-1, float("nan"), "ten", None])
+def test_a_lease_that_is_none_is_refused(lease: Any) -> None:
     with pytest.raises(ValueError, match="lease"):
         ActorSystem(Agent("a", model=lambda request: "hi"), lease=lease)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -215,3 +215,9 @@ def test_ids_that_look_alike_are_pruned_apart(opened: EventStore) -> None:
         put(opened, each, conversation(1, OLD if number % 2 else NOW))
     assert set(prune(opened, CUTOFF).ids) == set(ids[1::2])
     assert {row.session_id for row in opened.sessions()} == set(ids[::2])
+
+
+def test_an_age_that_is_none_is_refused(run: Callable[..., ActorSystem]) -> None:
+    age: Any = 30
+    with pytest.raises(TypeError, match="older_than is a timedelta, not int"):
+        run(["hi"]).prune(older_than=age)
