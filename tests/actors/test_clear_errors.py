@@ -17,7 +17,6 @@ from turnstream.actors.testing import ScriptedModel, call
 from turnstream.events import (
     InvalidSessionId,
     NotAStore,
-    NotSupported,
     StoreError,
     StoreTooNew,
     StoreUnavailable,
@@ -62,7 +61,11 @@ def test_a_database_of_a_newer_version_says_what_to_upgrade(tmp_path: Path) -> N
 
 @pytest.mark.parametrize(
     ("address", "error"),
-    [("redis://x", NotAStore), ("", NotAStore), ("postgresql://x/y", NotSupported)],
+    [
+        ("redis://x", NotAStore),
+        ("", NotAStore),
+        ("postgresql://nowhere.invalid/y", StoreUnavailable),
+    ],
 )
 def test_an_address_of_no_store_is_refused(address: str, error: type[TurnstreamError]) -> None:
     with pytest.raises(error):
