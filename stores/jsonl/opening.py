@@ -33,7 +33,12 @@ def identify(place: Path) -> bool:
     try:
         line = (place / IDENTITY).read_bytes()
     except FileNotFoundError:
-        _check_free(place)
+        try:
+            _check_free(place)
+        except (NotAStore, StoreUnavailable):
+            if (place / IDENTITY).exists():  # another process has made the store meanwhile
+                return identify(place)
+            raise
         return False
     try:
         found = opened(line, Identity).turnstream_store

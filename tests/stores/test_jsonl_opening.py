@@ -14,7 +14,7 @@ import pytest
 
 from turnstream.events.errors import NotAStore, StoreError, StoreTooNew, StoreUnavailable
 from turnstream.stores import Append, Appended, JSONLStore, RowChange
-from turnstream.stores.jsonl import journal
+from turnstream.stores.jsonl import journal, opening
 from turnstream.stores.jsonl.lines import sealed
 from turnstream.stores.jsonl.opening import FORMAT, Identity
 from turnstream.stores.specimens import (
@@ -350,3 +350,19 @@ def test_what_a_question_held_goes_with_an_erasure(place: Path) -> None:
         store.compact()
         assert b"a secret" not in b"".join(content_of(place).values())
         assert texts(store.read("s")) == ["gone", "b", "c"]
+
+
+def test_a_store_that_another_process_makes_meanwhile_is_opened(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check_free = opening._check_free
+
+    def while_another_makes_it(there: Path) -> None:
+        monkeypatch.setattr(opening, "_check_free", check_free)
+        with closing(JSONLStore(there)) as other:
+            other.append(append_of("s", 0, "a"))
+        check_free(there)
+
+    monkeypatch.setattr(opening, "_check_free", while_another_makes_it)
+    with closing(JSONLStore(place)) as store:
+        assert texts(store.read("s")) == ["a"]
