@@ -44,7 +44,8 @@ from .results import (
 )
 from .retention import Pruned, prune
 from .system import ActorSystem, EventSubscription
-from .tools import NOT_DONE, Tool, ToolContext, tool
+from .tool_context import ToolContext
+from .tools import NOT_DONE, Tool, tool
 from .turns import Reply, Turn, TurnStream
 
 __all__ = [

@@ -38,7 +38,8 @@ from .gate import Gate
 from .models import Delta, ModelRequest, is_usage, model_turn
 from .ready import ReadyAgent
 from .results import emitted
-from .tools import Tool, ToolContext, idempotency_key
+from .tool_context import ToolContext, idempotency_key
+from .tools import Tool
 
 Post = Callable[[Command, "Call", BaseException | None], None]
 

@@ -10,7 +10,8 @@ from msgspec import Struct
 from ..events.messages import Message
 from ..events.session import AgentConfigured
 from .models import AnyModel
-from .tools import Tool, first_parameter
+from .signatures import first_parameter
+from .tools import Tool
 
 
 class AgentContext(Struct, frozen=True):

@@ -19,7 +19,8 @@ from .choosing import AgentContext
 from .commands import Gate, OnCrash, OnDrift, Rules
 from .drift import canonical
 from .models import AnyModel, Ask, ModelRequest, asking, model_id
-from .tools import Tool, ToolContext, idempotency_key
+from .tool_context import ToolContext, idempotency_key
+from .tools import Tool
 
 _NEVER = datetime.fromtimestamp(0, UTC)
 

@@ -27,7 +27,8 @@ from ..events.session import AnyEvent
 from ..projections import fold
 from ..projections.transcript import check_transcript
 from .models import Delta, ModelRequest, TextDelta
-from .tools import Tool, ToolContext
+from .tool_context import ToolContext
+from .tools import Tool
 
 T = TypeVar("T")
 Reply: TypeAlias = str | Sequence[ToolCall] | ModelTurn | BaseException

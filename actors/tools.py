@@ -9,20 +9,8 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Callable, Mapping
-from copy import deepcopy
 from enum import Enum
-from hashlib import sha256
-from typing import (
-    Any,
-    Final,
-    Protocol,
-    TypeAlias,
-    TypedDict,
-    Unpack,
-    get_args,
-    get_type_hints,
-    overload,
-)
+from typing import Any, Final, TypeAlias, TypedDict, Unpack, get_args, overload
 
 import msgspec
 
@@ -32,35 +20,17 @@ from ..events.messages import ToolCall, ToolSpec
 from ..events.values import plain
 from .commands import Gate, OnCrash
 from .models import is_async
+from .signatures import (
+    Arguments,
+    converter,
+    description_of,
+    first_parameter,
+    parameters_of,
+    schema_of,
+)
+from .tool_context import ToolContext
 
 log: logging.Logger = logging.getLogger("turnstream")
-
-
-class ToolContext(msgspec.Struct, frozen=True):
-    """What a tool can learn of the call it serves, as its first parameter.
-
-    ``idempotency_key`` is the same each time the call is run again, and differs in a fork: hand
-    it to services that recognise a repeated request. ``attempt`` counts the runs from 1.
-    """
-
-    session_id: str
-    turn_id: str
-    call_id: str
-    idempotency_key: str
-    attempt: int
-    state: Any
-    _is_cancelled: Callable[[], bool] = lambda: False
-
-    @property
-    def cancelled(self) -> bool:
-        """Whether the turn no longer wants the result: a long loop may look and stop."""
-        return self._is_cancelled()
-
-
-def idempotency_key(session_id: str, turn_id: str, call_id: str) -> str:
-    """A key that is the same each time the call is run, and no other call's."""
-    named = f"{session_id}\0{turn_id}\0{call_id}".encode("utf-8", "surrogatepass")
-    return sha256(named).hexdigest()[:32]
 
 
 class NotDone(Enum):
@@ -122,13 +92,6 @@ class ToolOptions(msgspec.Struct, frozen=True):
             raise InvalidAgent(f"tool {name!r}: needs_approval must not be async")
 
 
-class Arguments(Protocol):
-    """Turns a call's arguments into what the function takes, or raises
-    ``msgspec.ValidationError``."""
-
-    def __call__(self, arguments: Mapping[str, Any]) -> dict[str, Any]: ...
-
-
 class Tool:
     """A function with a name, a description and a schema. Made by ``@tool`` or ``from_schema``."""
 
@@ -172,7 +135,7 @@ class Tool:
             fn,
             ToolSpec(
                 name,
-                description or _description(fn),
+                description or description_of(fn),
                 plain(dict(schema) if isinstance(schema, Mapping) else schema, "schema"),
             ),
             _unchecked,
@@ -281,15 +244,15 @@ def tool(
     def make(fn: Callable[..., Any]) -> Tool:
         tool_name = name or str(getattr(fn, "__name__", ""))
         chosen.check(tool_name)
-        parameters = _parameters(fn, tool_name)
+        parameters = parameters_of(fn, tool_name)
         return Tool(
             fn,
             ToolSpec(
                 tool_name,
-                description if description is not None else _description(fn),
-                _schema(parameters, tool_name),
+                description if description is not None else description_of(fn),
+                schema_of(parameters, tool_name),
             ),
-            _converter(parameters),
+            converter(parameters),
             takes_context=first_parameter(fn, ToolContext) is not None,
             options=chosen,
         )
@@ -311,70 +274,3 @@ def _check_spec(spec: ToolSpec) -> None:
 
 def _unchecked(arguments: Mapping[str, Any]) -> dict[str, Any]:
     return dict(arguments)
-
-
-def _description(fn: Callable[..., Any]) -> str:
-    return inspect.getdoc(fn) or ""
-
-
-def _hints(fn: Callable[..., Any]) -> dict[str, Any]:
-    target: Any = fn if inspect.isroutine(fn) else type(fn).__call__
-    try:
-        return get_type_hints(target, include_extras=True)
-    except (NameError, TypeError):
-        return dict(getattr(target, "__annotations__", {}))
-
-
-def first_parameter(fn: Callable[..., Any], kind: type) -> str | None:
-    """The name of the first parameter, where it is annotated with that type."""
-    first = next(iter(inspect.signature(fn).parameters), None)
-    return first if first is not None and _hints(fn).get(first) is kind else None
-
-
-def _parameters(fn: Callable[..., Any], name: str) -> type[msgspec.Struct]:
-    if not name or not name.isidentifier():
-        raise InvalidAgent(f"{name!r} is no name for a tool: give it one with @tool(name=...)")
-    context, hints, fields = first_parameter(fn, ToolContext), _hints(fn), []
-    for parameter in inspect.signature(fn).parameters.values():
-        if parameter.name == context:
-            continue
-        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
-            raise InvalidAgent(
-                f"tool {name!r}: *{parameter.name} has no schema; name each parameter, or use "
-                "Tool.from_schema"
-            )
-        if parameter.kind is parameter.POSITIONAL_ONLY:
-            raise InvalidAgent(
-                f"tool {name!r}: {parameter.name!r} is positional only; models name arguments"
-            )
-        fields.append(_field(parameter, hints.get(parameter.name, Any)))
-    return msgspec.defstruct(f"{name}_arguments", fields, kw_only=True)
-
-
-def _field(parameter: inspect.Parameter, hint: Any) -> Any:
-    default = parameter.default
-    if default is parameter.empty:
-        return (parameter.name, hint)
-    if default is None or isinstance(default, (bool, int, float, str)):
-        return (parameter.name, hint, default)
-    return (parameter.name, hint, msgspec.field(default_factory=lambda: deepcopy(default)))
-
-
-def _schema(parameters: type[msgspec.Struct], name: str) -> dict[str, Any]:
-    try:
-        _, components = msgspec.json.schema_components([parameters], ref_template="#/$defs/{name}")
-    except TypeError as error:
-        raise InvalidAgent(f"tool {name!r}: a parameter has no JSON schema: {error}") from error
-    schema: dict[str, Any] = components.pop(parameters.__name__)
-    schema.pop("title", None)
-    return schema | {"$defs": components} if components else schema
-
-
-def _converter(parameters: type[msgspec.Struct]) -> Arguments:
-    names = parameters.__struct_fields__
-
-    def convert(arguments: Mapping[str, Any]) -> dict[str, Any]:
-        converted = msgspec.convert(arguments, parameters, strict=False)
-        return {name: getattr(converted, name) for name in names}
-
-    return convert

@@ -16,7 +16,8 @@ from pathlib import Path
 
 from ..agent import Agent
 from ..system import ActorSystem
-from ..tools import Tool, ToolContext, tool
+from ..tool_context import ToolContext
+from ..tools import Tool, tool
 from .calls import CallLog, ToolRan
 from .desk import OrderDesk
 from .recording import AGENT, LoggedModel, instructions, question

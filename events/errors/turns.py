@@ -1,0 +1,85 @@
+"""Why a turn could not go on."""
+
+from __future__ import annotations
+
+from .root import TurnstreamError
+
+
+class TurnError(TurnstreamError):
+    """The turn could not go on."""
+
+    code = "turn"
+
+
+class ModelFailed(TurnError):
+    """The model raised. The cause is chained."""
+
+    code = "model-failed"
+
+
+class ModelUnavailable(ModelFailed):
+    """The provider can't answer now: it is overloaded, limits the rate, or can't be reached.
+    Asking again may help, after ``retry_after`` seconds where the provider said so."""
+
+    code = "model-unavailable"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        retry_after: float | None = None,
+        session_id: str = "",
+        turn_id: str = "",
+        call_id: str = "",
+    ) -> None:
+        super().__init__(message, session_id=session_id, turn_id=turn_id, call_id=call_id)
+        self.retry_after = retry_after
+
+
+class ModelRefused(ModelFailed):
+    """The provider does not take the request, and would not take it again: a wrong key, an unknown
+    model, a request it calls invalid."""
+
+    code = "model-refused"
+
+
+class ContextTooLong(ModelFailed):
+    """The conversation is longer than the model can read."""
+
+    code = "context-too-long"
+
+
+class ModelStreamEnded(TurnError):
+    """The model's stream ended without its closing turn."""
+
+    code = "model-stream-ended"
+
+
+class ModelTimedOut(TurnError):
+    """The model took longer than the agent's ``model_timeout``."""
+
+    code = "model-timed-out"
+
+
+class TurnWithdrawn(TurnError):
+    """The input was taken back before it was used: there is no turn."""
+
+    code = "turn-withdrawn"
+
+
+class InvalidModelTurn(TurnError):
+    """What the model answered is no turn."""
+
+    code = "invalid-model-turn"
+
+
+class TurnTakenOver(TurnError):
+    """A younger node runs the turn; its result will be in the stream."""
+
+    code = "turn-taken-over"
+
+
+class ToolError(TurnError):
+    """For tools to raise: the model reads its text as it is, without the name of a class."""
+
+    code = "tool-error"
