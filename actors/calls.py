@@ -166,6 +166,7 @@ class Calls:
             self._session_id,
             turn.turn_id,
             turn.steps + 1,
+            ready.agent.settings,
         )
 
 
