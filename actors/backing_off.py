@@ -21,5 +21,5 @@ def backoff(failures: int, retry_after: float | None) -> float:
     minutes.
     """
     wait = min(FIRST_WAIT * 2 ** min(failures - 1, 16), LONGEST_WAIT)
-    spread = uniform(wait / 2, wait)  # noqa: S311: no secret
+    spread = uniform(wait / 2, wait)  # noqa: S311 - no secret
     return max(spread, min(retry_after or 0.0, LONGEST_ASKED_FOR))

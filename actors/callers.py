@@ -10,10 +10,13 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ..events.errors import (
+    ContextTooLong,
     InvalidModelTurn,
     ModelFailed,
+    ModelRefused,
     ModelStreamEnded,
     ModelTimedOut,
+    ModelUnavailable,
     NothingUnfinished,
     TurnError,
     TurnstreamError,
@@ -59,7 +62,16 @@ from .turns import Turn
 from .waiting import Promise
 
 _ERRORS: dict[str, type[TurnError]] = {
-    error.code: error for error in (InvalidModelTurn, ModelFailed, ModelStreamEnded, ModelTimedOut)
+    error.code: error
+    for error in (
+        ContextTooLong,
+        InvalidModelTurn,
+        ModelFailed,
+        ModelRefused,
+        ModelStreamEnded,
+        ModelTimedOut,
+        ModelUnavailable,
+    )
 }
 
 
@@ -209,6 +221,8 @@ class Callers:
             session_id=self._session_id,
             turn_id=event.turn_id,
         )
+        if isinstance(error, ModelUnavailable) and isinstance(self.cause, ModelUnavailable):
+            error.retry_after = self.cause.retry_after
         error.__cause__, self.cause = self.cause, None
         return error
 

@@ -166,6 +166,7 @@ class Rules(Struct, frozen=True):
     ``refusal`` says why a call can't be run (unknown tool, arguments that do not fit), or None;
     ``gate`` what decision it needs, or None; ``gates`` are those of calls in doubt, by tool.
     ``for_turn`` gives the rules of a turn that begins or goes on, where they are chosen then.
+    ``model_retries`` is how often a model call of one step is repeated that broke.
     """
 
     configured: AgentConfigured
@@ -178,6 +179,7 @@ class Rules(Struct, frozen=True):
     on_drift: OnDrift = "warn"
     keep_failed: bool = True
     for_turn: Callable[[SessionState, str], Rules] | None = None
+    model_retries: int = 2
 
 
 class Stamp(Struct, frozen=True, gc=False):

@@ -69,6 +69,7 @@ class ReadyAgent:
             gates,
             on_drift,
             keep_failed,
+            model_retries=agent.model_retries,
         )
 
     def chosen(self, context: AgentContext) -> ReadyAgent:
