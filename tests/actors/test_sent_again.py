@@ -41,10 +41,12 @@ def test_what_is_sent_again_is_recognised_and_only_the_new_message_added(run: Ru
     assert [each.content for each in events(session, InputQueued)] == ["1 + 2?", "and then?"]
 
 
-@pytest.mark.parametrize("known", range(1, 4), ids=["its input", "its call", "its result"])
-@pytest.mark.parametrize("more", [False, True], ids=["nothing new", "a new message"])
+AS_KNOWN = {"its input": (1, ()), "its call": (2, ()), "its result": (3, ()), "more": (3, ("and",))}
+
+
+@pytest.mark.parametrize(("known", "more"), AS_KNOWN.values(), ids=AS_KNOWN)
 def test_the_conversation_of_an_interrupted_turn_sent_again_resumes_it(
-    run: Run, tmp_path: Path, known: int, more: bool
+    run: Run, tmp_path: Path, known: int, more: tuple[str, ...]
 ) -> None:
     model = ScriptedModel([SUM, ConnectionError("down"), "3"])
     session = run([], model=model, on=f"sqlite:///{tmp_path}/s.db").session("s")
@@ -53,11 +55,10 @@ def test_the_conversation_of_an_interrupted_turn_sent_again_resumes_it(
     pending = session.pending()
     assert pending is not None and len(pending.messages) == 3
 
-    said = list(pending.messages)[: 3 if more else known]
-    new = [UserMessage("quickly")] if more else []
-    result = session.execute([*said, *new]).result(WAIT)
+    new = [UserMessage(each) for each in more]
+    result = session.execute([*pending.messages[:known], *new]).result(WAIT)
     assert list(result.messages) == [*pending.messages, *new, AssistantMessage("3")]
-    assert len(events(session, InputQueued)) == 1 + more
+    assert len(events(session, InputQueued)) == 1 + len(more)
 
 
 REFUSED: dict[str, tuple[type[Exception], Callable[[list[Any]], list[Any]]]] = {
