@@ -11,10 +11,12 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any
 
+from msgspec.structs import replace
+
 from ..events.errors import ModelStreamEnded, ModelUnavailable
 from ..events.messages import Usage
 from ..events.session import ToolCallStarted
-from ..projections import OpenTurn, SessionState
+from ..projections import Carried, OpenTurn, SessionState
 from .commands import Command
 from .completions import failure_of, model_command, tool_command
 from .effects import Effects, Returned, Running, Settled
@@ -30,13 +32,14 @@ Post = Callable[[Command, "Call", BaseException | None], None]
 
 class Call:
     """One call under way: its gate, what runs behind it once it started, and what it is known to
-    have used so far. A call that ``waits`` has a ``pause`` running before it. ``failure`` is why
-    asking again may help, once it ended so."""
+    have used so far, and what its context policy carries over. A call that ``waits`` has a
+    ``pause`` running before it. ``failure`` is why asking again may help, once it ended so."""
 
-    __slots__ = ("failure", "gate", "pause", "running", "usage")
+    __slots__ = ("carried", "failure", "gate", "pause", "running", "usage")
 
     def __init__(self) -> None:
         self.usage: Usage | None = None
+        self.carried: Carried | None = None
         self.pause: Running | None = None
         self.failure: ModelStreamEnded | ModelUnavailable | None = None
         self.gate: Gate = Gate()
@@ -119,11 +122,17 @@ class Calls:
         def settle(settled: Settled) -> None:
             call.failure = failure_of(settled)
             command, cause = model_command(settled, request, attempt, ready, call.usage)
+            if call.carried is not None:
+                command = replace(command, carried=call.carried)
             self._post(command, call, cause)
+
+        asking = ready.asking(
+            request, state.starts, state.carried, partial(_show, call, feed, request.turn_id)
+        )
 
         def begin() -> Running:
             return self._effects.run(
-                partial(ready.ask, request, partial(_show, call, feed, request.turn_id)),
+                asking,
                 is_async=ready.model_is_async,
                 gate=call.gate,
                 opens="result",
@@ -204,6 +213,7 @@ class Calls:
             turn.turn_id,
             turn.steps + 1,
             ready.agent.settings,
+            ready.configured.output,
         )
 
 
@@ -211,9 +221,11 @@ async def _pause(ready: ReadyAgent, failures: int, failure: BaseException) -> No
     await asyncio.sleep(ready.agent.retry_wait(failures, getattr(failure, "retry_after", None)))
 
 
-def _show(call: Call, feed: Feed | None, turn_id: str, delta: Delta | Usage) -> None:
+def _show(call: Call, feed: Feed | None, turn_id: str, delta: Delta | Usage | Carried) -> None:
     """Show a delta, unless the call was cancelled before it showed anything."""
-    if isinstance(delta, Usage):
+    if isinstance(delta, Carried):
+        call.carried = delta
+    elif isinstance(delta, Usage):
         call.usage = delta if is_usage(delta) else call.usage
     elif call.gate.open() and feed is not None and (item := emitted(turn_id, delta)) is not None:
         feed.publish(item)

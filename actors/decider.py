@@ -12,12 +12,12 @@ from collections.abc import Sequence
 from ..events.errors import InvalidAgent, ModelStreamEnded, SessionReadOnly
 from ..events.messages import AssistantMessage, ToolCall
 from ..events.session import (
+    ContextCarried,
     Discarded,
     FinishReason,
     ModelTurnRecorded,
     ToolCallStarted,
     TurnAborted,
-    TurnFinished,
     TurnStarted,
 )
 from ..projections import (
@@ -52,6 +52,7 @@ from .commands import (
     Trim,
     Withdraw,
 )
+from .concluding import conclude, finish
 from .draft import Decision, Draft, configure, resume
 from .editing import edit
 from .inputs import apply_joinable, go_on_from, submit, withdraw
@@ -130,6 +131,7 @@ def _only_takes_back(draft: Draft, command: Command) -> bool:
 def _model_answered(draft: Draft, command: ModelAnswered) -> None:
     if not _awaits_model(draft, command):
         return
+    _carry(draft, command)
     answer = command.answer
     draft.record(
         ModelTurnRecorded(
@@ -149,6 +151,7 @@ def _model_answered(draft: Draft, command: ModelAnswered) -> None:
 def _model_broke(draft: Draft, command: ModelBroke) -> None:
     if not _awaits_model(draft, command):
         return
+    _carry(draft, command)
     again = command.transient and draft.turn.broken < draft.rules.model_retries
     if again or command.usage is not None:
         reason: Discarded = "retried" if again else "failed"
@@ -157,6 +160,18 @@ def _model_broke(draft: Draft, command: ModelBroke) -> None:
         draft.discard_call(reason, command.usage)
     if not again:
         fail(draft, command.code, command.error)
+
+
+def _carry(draft: Draft, command: ModelAnswered | ModelBroke) -> None:
+    if (carried := command.carried) is not None:
+        draft.record(
+            ContextCarried(
+                at=draft.stamp.at,
+                turn_id=command.turn_id,
+                value=carried.value,
+                covers=carried.covers,
+            )
+        )
 
 
 def _awaits_model(draft: Draft, command: ModelAnswered | ModelBroke) -> bool:
@@ -185,19 +200,15 @@ def _go_on(draft: Draft) -> None:
                 if not _start_calls(draft):
                     return
             case Phase.ANSWERED if draft.owned:
-                _finish(draft, "stop")
+                conclude(draft)
             case Phase.MODEL if draft.owned and not draft.asking:
                 limit = _limit_reached(draft)
                 if limit is None:
                     apply_joinable(draft)
                     return
-                _finish(draft, limit)
+                finish(draft, limit)
             case _:
                 return
-
-
-def _finish(draft: Draft, reason: FinishReason) -> None:
-    draft.record(TurnFinished(at=draft.stamp.at, turn_id=draft.turn.turn_id, finish_reason=reason))
 
 
 def _start_turn(draft: Draft) -> None:
