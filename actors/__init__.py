@@ -15,6 +15,7 @@ from .context import Context, ContextPolicy, Shrunk, last_turns, summarised
 from .exporting import export_chat, export_events
 from .forking import Lineage
 from .handles import Session
+from .handoff import Handoff
 from .importing import import_transcript, transcript_events
 from .models import (
     Delta,
@@ -63,6 +64,7 @@ __all__ = [
     "ErrorShown",
     "EventSubscription",
     "Finding",
+    "Handoff",
     "ImportedSession",
     "InputJoined",
     "InputShown",
