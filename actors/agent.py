@@ -79,14 +79,14 @@ class Agent:
     time_budget: float | None = field(default=None, kw_only=True)
     session_token_budget: int | None = field(default=None, kw_only=True)
     model_timeout: float | None = field(default=None, kw_only=True)
-    model_retries: int = field(default=2, kw_only=True)
-    retry_wait: RetryWait = field(default=backoff, kw_only=True)
-    settings: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
     context_policy: ContextPolicy | None = field(default=None, kw_only=True)
     output_type: Any = field(default=None, kw_only=True)
     output_retries: int = field(default=2, kw_only=True)
     handoffs: Iterable[Agent | str | Handoff] = field(default=(), kw_only=True)
     aliases: Iterable[str] = field(default=(), kw_only=True)
+    model_retries: int = field(default=2, kw_only=True)
+    retry_wait: RetryWait = field(default=backoff, kw_only=True)
+    settings: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
 
     def __post_init__(self) -> None:
         if not callable(self.tools):
@@ -121,12 +121,10 @@ class Agent:
                     f"agent {self.name!r}: {limit} must be more than 0 seconds and at most ten "
                     f"years, not {value!r}"
                 )
-        for retries in ("model_retries", "output_retries"):
-            value = getattr(self, retries)
+        for limit in ("output_retries", "model_retries"):
+            value = getattr(self, limit)
             if type(value) is not int or value < 0:
-                raise InvalidAgent(
-                    f"agent {self.name!r}: {retries} must be 0 or more, not {value!r}"
-                )
+                raise InvalidAgent(f"agent {self.name!r}: {limit} must be 0 or more, not {value!r}")
 
     @property
     def targets(self) -> tuple[Handoff, ...]:
@@ -169,14 +167,6 @@ class Agent:
             )
         return chosen
 
-    def _checked_settings(self) -> Mapping[str, Any]:
-        if not isinstance(self.settings, Mapping):
-            raise InvalidAgent(f"agent {self.name!r}: settings must be a dict")
-        try:
-            return cast(Mapping[str, Any], frozen(plain(dict(self.settings), "settings")))
-        except Unstorable as error:
-            raise InvalidAgent(f"agent {self.name!r}: {error}") from error
-
     def _check_others(self) -> None:
         if isinstance(self.handoffs, (str, Agent)) or isinstance(self.aliases, str):
             raise InvalidAgent(f"agent {self.name!r}: handoffs and aliases are several, in a list")
@@ -188,6 +178,14 @@ class Agent:
             raise InvalidAgent(f"agent {self.name!r} can't hand off to itself")
         object.__setattr__(self, "handoffs", targets)
         object.__setattr__(self, "aliases", aliases)
+
+    def _checked_settings(self) -> Mapping[str, Any]:
+        if not isinstance(self.settings, Mapping):
+            raise InvalidAgent(f"agent {self.name!r}: settings must be a dict")
+        try:
+            return cast(Mapping[str, Any], frozen(plain(dict(self.settings), "settings")))
+        except Unstorable as error:
+            raise InvalidAgent(f"agent {self.name!r}: {error}") from error
 
     def _check_tools(self, tools: Iterable[Tool]) -> None:
         names: set[str] = set()

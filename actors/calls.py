@@ -126,13 +126,11 @@ class Calls:
                 command = replace(command, carried=call.carried)
             self._post(command, call, cause)
 
-        asking = ready.asking(
-            request, state.starts, state.carried, partial(_show, call, feed, request.turn_id)
-        )
+        show = partial(_show, call, feed, request.turn_id)
 
         def begin() -> Running:
             return self._effects.run(
-                asking,
+                ready.asking(request, state.starts, state.carried, show),
                 is_async=ready.model_is_async,
                 gate=call.gate,
                 opens="result",
@@ -213,7 +211,7 @@ class Calls:
             turn.turn_id,
             turn.steps + 1,
             ready.agent.settings,
-            ready.configured.output,
+            output=ready.configured.output,
         )
 
 

@@ -77,9 +77,9 @@ class ReadyAgent:
             gates,
             on_drift,
             keep_failed,
-            model_retries=agent.model_retries,
             output=None if self.output is None else self.output.check,
             output_retries=agent.output_retries,
+            model_retries=agent.model_retries,
         )
 
     def asking(
