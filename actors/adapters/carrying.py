@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from base64 import b64encode
 from collections.abc import Iterable, Mapping
 from math import isfinite
 from typing import Any
 
+from ...events.errors import ModelRefused
 from ...events.messages import AssistantMessage, FilePart, ImagePart, ToolCall
 from ...events.rendering import render, well_formed
 from ...events.values import plain
+from ..models import ModelRequest
 
 _BY = "by"
+_NOT_SET = {"messages", "input", "stream"}
 
 
 def own_part(by: str, **fields: Any) -> dict[str, Any]:
@@ -53,11 +57,39 @@ def sendable(value: Any) -> Any:
 
 
 def with_settings(body: dict[str, Any], *settings: Mapping[str, Any]) -> Any:
-    """The body of a request, with settings, of which later ones win; one that is None takes its
-    field out. Can be sent as it is."""
+    """The body of a request, with settings, of which later ones win. Into a field that is an
+    object or a list they go beside what is there; one that is None takes its field out. Can be
+    sent as it is.
+
+    Raises ``ModelRefused`` for settings that would take the conversation's place.
+    """
+    sent = dict(body)
     for each in settings:
-        body |= each
-    return sendable({key: value for key, value in body.items() if value is not None})
+        for field, value in each.items():
+            if field in _NOT_SET:
+                raise ModelRefused(f"settings can't set {field!r}: it is the conversation's")
+            sent[field] = _beside(sent.get(field), value)
+    return sendable({field: value for field, value in sent.items() if value is not None})
+
+
+def _beside(there: Any, value: Any) -> Any:
+    match there, value:
+        case Mapping(), Mapping():
+            return {**there, **value}
+        case list(), list() | tuple():
+            return [*there, *value]
+        case _:
+            return value
+
+
+def instructions_for(request: ModelRequest) -> str:
+    """The instructions, and in words what the answer is to be: for schemas that a provider does
+    not take."""
+    if request.output is None:
+        return request.instructions
+    schema = json.dumps(sendable(request.output))
+    asked = f"Answer with JSON alone, without a word around it. Its JSON schema is: {schema}"
+    return f"{request.instructions}\n\n{asked}" if request.instructions else asked
 
 
 def joined(pieces: Iterable[str]) -> str:
