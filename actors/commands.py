@@ -11,7 +11,7 @@ from msgspec import Struct
 from ..events.approvals import OnExpiry
 from ..events.messages import Content, Message, ModelTurn, Outcome, Policy, ToolCall, Usage
 from ..events.session import AgentConfigured, Budget, Owner
-from ..projections import SessionState
+from ..projections import SessionState, TakenStep
 
 OnCrash: TypeAlias = Literal["rerun", "fail", "ask"]
 
@@ -131,6 +131,14 @@ class ToolReturned(Struct, frozen=True, gc=False):
     content: Any
 
 
+class RecordStep(Struct, frozen=True, gc=False):
+    """Record a durable step that a call's ``attempt`` took."""
+
+    turn_id: str
+    attempt: int
+    step: TakenStep
+
+
 Command: TypeAlias = (
     Submit
     | Continue
@@ -147,6 +155,7 @@ Command: TypeAlias = (
     | ModelAnswered
     | ModelBroke
     | ToolReturned
+    | RecordStep
 )
 LateCommand: TypeAlias = Callable[[], Command]
 """A command about an input whose id is known for sure when its sender was answered."""

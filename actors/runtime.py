@@ -13,7 +13,7 @@ from pykka import ActorDeadError
 from ..events.errors import ActorError, UnknownAgent
 from ..events.session import Owner
 from ..stores import EventStore
-from .commands import Continue, Submit
+from .commands import Continue, RecordStep, Submit
 from .directory import Directory
 from .dispatcher import Dispatcher
 from .effects import Effects
@@ -24,6 +24,7 @@ from .nodes import Nodes
 from .ready import ReadyAgent
 from .refusals import closed, stopped
 from .session import SessionActor
+from .waiting import Promise
 
 log: logging.Logger = logging.getLogger("turnstream")
 
@@ -124,6 +125,14 @@ class Runtime:
             inbox.put(envelope)
         except ActorDeadError:
             log.debug("a completion came after its actor had stopped")
+
+    def ask(
+        self, session_id: str, inbox: Mailbox, command: RecordStep, asker: Promise[bool]
+    ) -> None:
+        """Ask an actor, also while the system closes, on behalf of a call that it runs."""
+        asked = Asked(command, asker, "")
+        if not inbox.offer(Envelope(asked, user=True)):
+            self._dead_letters(session_id, [asked])
 
     def close(self, timeout: float) -> bool:
         """Drain: steps under way are recorded for at most ``timeout`` seconds, the rest is

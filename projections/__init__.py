@@ -39,6 +39,7 @@ from .state import (
     SessionState,
     Settled,
     Stage,
+    TakenStep,
 )
 from .trajectory import Course, Trajectory, TrajectoryCall, TrajectoryStep, course, trajectory_steps
 from .transcript import Transcript, check_transcript
@@ -87,6 +88,7 @@ __all__ = [
     "Step",
     "StepCountDrift",
     "StepDrift",
+    "TakenStep",
     "ToolOrderDrift",
     "ToolUsage",
     "Trajectory",

@@ -28,6 +28,7 @@ from ..events.session import (
     SessionRewound,
     SessionStarted,
     StateChanged,
+    StepRecorded,
     ToolCallStarted,
     ToolResultRecorded,
     ToolResultsTrimmed,
@@ -85,6 +86,7 @@ TRANSITIONS: Mapping[Phase, Mapping[type[Event], frozenset[Phase] | None]] = {
         InputApplied,
         ModelCallDiscarded,
         AgentDriftDetected,
+        StepRecorded,
         MODEL=(TurnResumed,),
         TOOLS=(ModelTurnRecorded,),
         ANSWERED=(ModelTurnRecorded,),
@@ -99,6 +101,7 @@ TRANSITIONS: Mapping[Phase, Mapping[type[Event], frozenset[Phase] | None]] = {
     ),
     Phase.TOOLS: _phase(
         ToolCallStarted,
+        StepRecorded,
         AgentDriftDetected,
         MODEL=(ToolResultRecorded,),
         TOOLS=(ToolResultRecorded, TurnResumed, ApprovalRequested, *_DECISIONS),

@@ -23,7 +23,7 @@ from .state import Edit, OpenCall, SessionState
 from .transcript import Transcript
 from .usage import SessionUsage
 
-FOLD = 1
+FOLD = 2
 _DIGEST = 32
 
 
@@ -80,9 +80,10 @@ def load_snapshot(snapshot: bytes) -> Folded | None:
         starts=Growing(kept.starts),
         edits=Growing([Edit(e.kept, tuple(map(_frozen, e.removed)), e.starts) for e in kept.edits]),
     )
-    if (turn := state.turn) is not None and turn.calls:
+    if (turn := state.turn) is not None and (turn.calls or turn.taken):
         calls = [OpenCall(_frozen_call(each.call), each.stage) for each in turn.calls]
-        state = replace(state, turn=replace(turn, calls=tuple(calls)))
+        taken = [replace(each, value=frozen(each.value)) for each in turn.taken]
+        state = replace(state, turn=replace(turn, calls=tuple(calls), taken=tuple(taken)))
     return Folded(kept.version, kept.prev, state, kept.usage)
 
 
@@ -93,6 +94,7 @@ def _open_values(state: SessionState) -> Iterable[Any]:
         yield from (tool.schema for tool in state.configured.tools)
     if state.turn is not None:
         yield from (each.call.arguments for each in state.turn.calls)
+        yield from (each.value for each in state.turn.taken)
     for messages in (state.transcript, *(edit.removed for edit in state.edits)):
         for message in messages:
             if isinstance(message, AssistantMessage):

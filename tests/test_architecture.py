@@ -58,7 +58,7 @@ PACKAGE = sorted(path for layer in LAYERS for path in (ROOT / layer).rglob("*.py
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
 PURE_PARTS = {
     *("approving", "commands", "decider", "draft", "drift", "editing", "inputs", "patching"),
-    "stopping",
+    *("stepping", "stopping"),
 }
 PURE = [
     path

@@ -53,6 +53,7 @@ WITH_CONTENT = {
     "model_turn_recorded.tagged",
     "state_changed",
     "step_recorded",
+    "step_recorded.placed",
     "tool_result_recorded",
     "tool_result_recorded.tagged",
     "turn_failed",
