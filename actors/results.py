@@ -28,7 +28,8 @@ class TurnResult(Struct, frozen=True, eq=False):
 
     ``messages`` is the whole conversation, ``new_messages`` this turn's part of it; ``steps``
     and ``usage`` are this turn's. Where it is paused (``awaiting-approval``), ``approvals`` are
-    the decisions it waits for, and the messages go up to the pause.
+    the decisions it waits for, and the messages go up to the pause. ``run_id`` is the name that
+    its caller gave it, empty where that gave none.
     """
 
     turn_id: str
@@ -38,6 +39,7 @@ class TurnResult(Struct, frozen=True, eq=False):
     steps: int
     usage: Usage
     approvals: tuple[Approval, ...] = ()
+    run_id: str = ""
 
     @property
     def new_messages(self) -> Sequence[Message]:

@@ -23,7 +23,7 @@ from .state import Edit, OpenCall, SessionState
 from .transcript import Transcript
 from .usage import SessionUsage
 
-FOLD = 1
+FOLD = 2
 _DIGEST = 32
 
 
