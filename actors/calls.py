@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
+from msgspec.structs import replace
+
 from ..events.errors import (
     InvalidModelTurn,
     ModelFailed,
@@ -20,7 +22,7 @@ from ..events.errors import (
 from ..events.messages import Usage
 from ..events.session import ToolCallStarted
 from ..events.values import plain
-from ..projections import OpenTurn, SessionState
+from ..projections import Carried, OpenTurn, SessionState
 from .commands import Command, ModelAnswered, ModelBroke, ToolReturned
 from .effects import (
     Abandoned,
@@ -46,12 +48,13 @@ Post = Callable[[Command, "Call", BaseException | None], None]
 
 class Call:
     """One call under way: its gate, what runs behind it once it started, and what it is known to
-    have used so far."""
+    have used so far, and what its context policy carries over."""
 
-    __slots__ = ("gate", "running", "usage")
+    __slots__ = ("carried", "gate", "running", "usage")
 
     def __init__(self) -> None:
         self.usage: Usage | None = None
+        self.carried: Carried | None = None
         self.gate: Gate = Gate()
         self.running: Running | None = None
 
@@ -116,10 +119,14 @@ class Calls:
 
         def settle(settled: Settled) -> None:
             command, cause = model_command(settled, request, attempt, ready, call.usage)
+            if call.carried is not None:
+                command = replace(command, carried=call.carried)
             self._post(command, call, cause)
 
         call.running = self._effects.run(
-            partial(ready.ask, request, partial(_show, call, feed, request.turn_id)),
+            ready.asking(
+                request, state.starts, state.carried, partial(_show, call, feed, request.turn_id)
+            ),
             is_async=ready.model_is_async,
             gate=call.gate,
             opens="result",
@@ -166,12 +173,15 @@ class Calls:
             self._session_id,
             turn.turn_id,
             turn.steps + 1,
+            output=ready.configured.output,
         )
 
 
-def _show(call: Call, feed: Feed | None, turn_id: str, delta: Delta | Usage) -> None:
+def _show(call: Call, feed: Feed | None, turn_id: str, delta: Delta | Usage | Carried) -> None:
     """Show a delta, unless the call was cancelled before it showed anything."""
-    if isinstance(delta, Usage):
+    if isinstance(delta, Carried):
+        call.carried = delta
+    elif isinstance(delta, Usage):
         call.usage = delta if is_usage(delta) else call.usage
     elif call.gate.open() and feed is not None and (item := emitted(turn_id, delta)) is not None:
         feed.publish(item)
@@ -179,7 +189,7 @@ def _show(call: Call, feed: Feed | None, turn_id: str, delta: Delta | Usage) -> 
 
 def model_command(
     settled: Settled, request: ModelRequest, attempt: int, ready: ReadyAgent, used: Usage | None
-) -> tuple[Command, BaseException | None]:
+) -> tuple[ModelAnswered | ModelBroke, BaseException | None]:
     key = (request.turn_id, request.step, attempt)
     match settled:
         case Returned(value=value):

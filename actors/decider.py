@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from ..events.errors import InvalidAgent, SessionReadOnly
 from ..events.messages import AssistantMessage, ToolCall
 from ..events.session import (
+    ContextCarried,
     FinishReason,
     ModelTurnRecorded,
     ToolCallStarted,
     TurnAborted,
-    TurnFinished,
     TurnStarted,
 )
 from ..projections import (
@@ -51,6 +51,7 @@ from .commands import (
     Trim,
     Withdraw,
 )
+from .concluding import conclude, finish
 from .draft import Decision, Draft, configure, resume
 from .editing import edit
 from .inputs import apply_joinable, go_on_from, submit, withdraw
@@ -138,6 +139,7 @@ def _only_takes_back(draft: Draft, command: Command) -> bool:
 def _model_answered(draft: Draft, command: ModelAnswered) -> None:
     if not _awaits_model(draft, command):
         return
+    _carry(draft, command)
     answer = command.answer
     draft.record(
         ModelTurnRecorded(
@@ -157,11 +159,24 @@ def _model_answered(draft: Draft, command: ModelAnswered) -> None:
 def _model_broke(draft: Draft, command: ModelBroke) -> None:
     if not _awaits_model(draft, command):
         return
+    _carry(draft, command)
     again = command.transient and draft.turn.broken < STREAM_RETRIES
     if again or command.usage is not None:
         draft.discard_call("stream-ended" if command.transient else "failed", command.usage)
     if not again:
         fail(draft, command.code, command.error)
+
+
+def _carry(draft: Draft, command: ModelAnswered | ModelBroke) -> None:
+    if (carried := command.carried) is not None:
+        draft.record(
+            ContextCarried(
+                at=draft.stamp.at,
+                turn_id=command.turn_id,
+                value=carried.value,
+                covers=carried.covers,
+            )
+        )
 
 
 def _awaits_model(draft: Draft, command: ModelAnswered | ModelBroke) -> bool:
@@ -190,19 +205,15 @@ def _go_on(draft: Draft) -> None:
                 if not _start_calls(draft):
                     return
             case Phase.ANSWERED if draft.owned:
-                _finish(draft, "stop")
+                conclude(draft)
             case Phase.MODEL if draft.owned and not draft.asking:
                 limit = _limit_reached(draft)
                 if limit is None:
                     apply_joinable(draft)
                     return
-                _finish(draft, limit)
+                finish(draft, limit)
             case _:
                 return
-
-
-def _finish(draft: Draft, reason: FinishReason) -> None:
-    draft.record(TurnFinished(at=draft.stamp.at, turn_id=draft.turn.turn_id, finish_reason=reason))
 
 
 def _start_turn(draft: Draft) -> None:

@@ -19,7 +19,7 @@ from ..events.messages import (
 )
 from ..events.session import FinishReason
 from ..events.tagged import tag, tree, written
-from ..events.values import PARTS
+from ..events.values import PARTS, plain
 from .models import ReasoningDelta, TextDelta
 
 
@@ -28,8 +28,9 @@ class TurnResult(Struct, frozen=True, eq=False):
 
     ``messages`` is the whole conversation, ``new_messages`` this turn's part of it; ``steps``
     and ``usage`` are this turn's. Where it is paused (``awaiting-approval``), ``approvals`` are
-    the decisions it waits for, and the messages go up to the pause. ``run_id`` is the name that
-    its caller gave it, empty where that gave none.
+    the decisions it waits for, and the messages go up to the pause. ``output`` is the answer as the
+    agent's ``output_type``, if it has one; ``run_id`` the name that its caller gave the turn, empty
+    where that gave none.
     """
 
     turn_id: str
@@ -39,6 +40,7 @@ class TurnResult(Struct, frozen=True, eq=False):
     steps: int
     usage: Usage
     approvals: tuple[Approval, ...] = ()
+    output: Any = None
     run_id: str = ""
 
     @property
@@ -88,6 +90,7 @@ def _on_the_wire(value: object) -> Any:
                 "usage": usage,
                 "new_messages": new,
                 "approvals": approvals,
+                "output": tag(plain(value.output)),
             }
         case AssistantMessage() | Approval():
             return tree(value)

@@ -28,6 +28,7 @@ from ..events.session import (
     ApprovalResolved,
     ApprovalWithdrawn,
     ContentErased,
+    ContextCarried,
     Event,
     ForkPatched,
     InputApplied,
@@ -35,6 +36,7 @@ from ..events.session import (
     InputWithdrawn,
     ModelCallDiscarded,
     ModelTurnRecorded,
+    OutputRefused,
     SessionCleared,
     SessionRewound,
     SessionStarted,
@@ -54,6 +56,7 @@ from .folding import Folding
 from .state import (
     ABORTED,
     INITIAL,
+    Carried,
     EndedTurn,
     Halt,
     InDoubt,
@@ -194,6 +197,7 @@ def _turn_resumed(folding: Folding, event: TurnResumed) -> None:
         halt=None,
         discarded=0,
         broken=0,
+        refused=0,
         recoveries=turn.recoveries + (turn.halt is None and not turn.is_paused),
         fingerprint=event.fingerprint or turn.fingerprint,
         clock=None,
@@ -288,6 +292,22 @@ def _erased(folding: Folding, event: ContentErased) -> None:
     pass
 
 
+@_on(ContextCarried)
+def _context_carried(folding: Folding, event: ContextCarried) -> None:
+    folding.carried = Carried(frozen(event.value), event.covers)
+
+
+@_on(OutputRefused)
+def _output_refused(folding: Folding, event: OutputRefused) -> None:
+    if (turn := folding.turn) is None:
+        return
+    if turn.calls:
+        _unfolded(folding, event)
+        return
+    folding.said.append(UserMessage(event.text))
+    folding.turn = replace(turn, refused=turn.refused + 1).at_work(event.at)
+
+
 @_on(TurnFinished)
 def _turn_finished(folding: Folding, event: TurnFinished) -> None:
     if (turn := folding.turn) is None:
@@ -303,6 +323,7 @@ def _turn_finished(folding: Folding, event: TurnFinished) -> None:
         folding.length,
         turn.steps,
         turn.usage,
+        event.output,
         turn.run_id,
     )
     folding.rekey(turn.inputs, folding.ended)
@@ -331,7 +352,7 @@ def _turn_aborted(folding: Folding, event: TurnAborted) -> None:
         _drop(folding, turn)
         length = folding.length
         ended = EndedTurn(
-            turn.turn_id, "aborted", length, length, turn.steps, turn.usage, turn.run_id
+            turn.turn_id, "aborted", length, length, turn.steps, turn.usage, run_id=turn.run_id
         )
         folding.rekey(turn.inputs, ended)
         folding.end_run(turn, ended)

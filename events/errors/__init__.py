@@ -39,6 +39,7 @@
     │   ├── ModelStreamEnded      the model's stream ended without its closing turn
     │   ├── ModelTimedOut         the model took longer than it may
     │   ├── InvalidModelTurn      what the model answered is no turn
+    │   ├── InvalidOutput         its final answers do not fit the output type
     │   ├── TurnWithdrawn         the input was taken back before it was used
     │   ├── TurnTakenOver         a younger node runs the turn
     │   └── ToolError             for tools to raise: its text is what the model reads
@@ -107,6 +108,7 @@ from .stores import (
 from .turns import (
     ContextTooLong,
     InvalidModelTurn,
+    InvalidOutput,
     ModelFailed,
     ModelRefused,
     ModelStreamEnded,
@@ -133,6 +135,7 @@ __all__ = [
     "InputConflict",
     "InvalidAgent",
     "InvalidModelTurn",
+    "InvalidOutput",
     "InvalidSessionId",
     "InvalidTranscript",
     "MailboxFull",

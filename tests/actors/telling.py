@@ -21,7 +21,7 @@ Run = Callable[..., ActorSystem]
 def told(result: TurnResult) -> tuple[Any, ...]:
     """All that a result says."""
     fields = (result.turn_id, result.run_id, result.text, result.finish_reason, result.steps)
-    return (*fields, result.usage, list(result.messages), list(result.new_messages))
+    return (*fields, result.output, result.usage, list(result.messages), list(result.new_messages))
 
 
 def refused(kind: type[Exception], ask: Callable[[], Turn]) -> Any:

@@ -63,6 +63,16 @@ def test_a_later_turn_sees_the_earlier_ones_and_counts_for_itself(run: Run) -> N
     assert session.status == "idle" and session.pending() is None
 
 
+def test_a_session_that_is_given_no_id_has_one_of_its_own(run: Run) -> None:
+    system = run(["a", "b", "c"])
+    one, other = system.session(), system.session()
+    for session, text in ((one, "x"), (other, "y"), (one, "z")):
+        session.send(text).result(WAIT)
+
+    assert [said(each.messages) for each in (one, other)] == [["x", "a", "z", "c"], ["y", "b"]]
+    assert said(system.session(one.id).messages) == said(one.messages)
+
+
 def test_inputs_sent_at_once_run_as_turns_in_the_order_they_were_sent(run: Run) -> None:
     system = run([f"answer {n}" for n in range(20)])
     turns = [system.session("s").send(f"input {n}") for n in range(20)]

@@ -45,6 +45,7 @@ EVENTS: dict[str, Any] = {
 WITH_CONTENT = {
     "agent_configured",
     "approval_resolved",
+    "context_carried",
     "fork_patched",
     "fork_patched.tagged",
     "input_queued",
@@ -52,6 +53,7 @@ WITH_CONTENT = {
     "input_queued.run",
     "model_turn_recorded",
     "model_turn_recorded.tagged",
+    "output_refused",
     "state_changed",
     "step_recorded",
     "tool_result_recorded",
