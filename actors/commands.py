@@ -165,7 +165,9 @@ class Rules(Struct, frozen=True):
 
     ``refusal`` says why a call can't be run (unknown tool, arguments that do not fit), or None;
     ``gate`` what decision it needs, or None; ``gates`` are those of calls in doubt, by tool.
-    ``for_turn`` gives the rules of a turn that begins or goes on, where they are chosen then.
+    ``for_turn`` gives those of an agent in a turn that begins or goes on: of a state, the turn's
+    id and the agent's name. ``find`` raises ``UnknownAgent`` for one that is not there.
+    ``renamed`` are the names that agents have, by those they had.
     """
 
     configured: AgentConfigured
@@ -177,7 +179,9 @@ class Rules(Struct, frozen=True):
     gates: Mapping[str, Gate]
     on_drift: OnDrift = "warn"
     keep_failed: bool = True
-    for_turn: Callable[[SessionState, str], Rules] | None = None
+    for_turn: Callable[[SessionState, str, str], Rules] | None = None
+    find: Callable[[str], object] | None = None
+    renamed: Mapping[str, str] = {}
 
 
 class Stamp(Struct, frozen=True, gc=False):

@@ -91,7 +91,7 @@ class ActorSystem:
         keep = self._store.durable if on_failure is None else on_failure == "keep"
         self._runtime = Runtime(
             roster,
-            partial(ReadyAgent, keep_failed=keep, on_drift=on_agent_drift),
+            partial(ReadyAgent, keep_failed=keep, on_drift=on_agent_drift, roster=roster),
             self._store,
             idle_timeout=idle_timeout,
             mailbox_limit=mailbox_limit,

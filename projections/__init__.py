@@ -39,6 +39,8 @@ from .state import (
     SessionState,
     Settled,
     Stage,
+    Switch,
+    Transfer,
 )
 from .trajectory import Course, Trajectory, TrajectoryCall, TrajectoryStep, course, trajectory_steps
 from .transcript import Transcript, check_transcript
@@ -87,12 +89,14 @@ __all__ = [
     "Step",
     "StepCountDrift",
     "StepDrift",
+    "Switch",
     "ToolOrderDrift",
     "ToolUsage",
     "Trajectory",
     "TrajectoryCall",
     "TrajectoryStep",
     "Transcript",
+    "Transfer",
     "UsageByDay",
     "View",
     "check_transcript",

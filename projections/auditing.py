@@ -13,6 +13,7 @@ from ..events.erasing import unvouched
 from ..events.errors import IllegalTransition
 from ..events.messages import AssistantMessage, ToolMessage
 from ..events.session import (
+    AgentHandedOff,
     AnyEvent,
     ApprovalRequested,
     ApprovalResolved,
@@ -153,8 +154,22 @@ def _unpaired(before: SessionState, event: SessionEvent) -> str:
                 return f"call {call_id!r} is not open"
             if isinstance(found[0], Settled):
                 return f"call {call_id!r} has its result already"
+        case AgentHandedOff():
+            return _misled(before, event)
         case _:
             pass
+    return ""
+
+
+def _misled(before: SessionState, event: AgentHandedOff) -> str:
+    turn = before.turn
+    if turn is None or event.source != turn.agent:
+        return f"it is a hand-off by {event.source!r}, and that is not the agent that goes on"
+    asked = turn.handoff
+    if event.applied and (asked is None or event.target != asked.agent):
+        return f"agent {event.target!r} goes on, and nobody handed over to it"
+    if not event.applied and asked is not None:
+        return f"agent {asked.agent!r} is to go on already"
     return ""
 
 

@@ -13,6 +13,7 @@ from ..events.errors import IllegalTransition
 from ..events.session import (
     AgentConfigured,
     AgentDriftDetected,
+    AgentHandedOff,
     ApprovalRequested,
     ApprovalResolved,
     ApprovalWithdrawn,
@@ -85,6 +86,7 @@ TRANSITIONS: Mapping[Phase, Mapping[type[Event], frozenset[Phase] | None]] = {
         InputApplied,
         ModelCallDiscarded,
         AgentDriftDetected,
+        AgentHandedOff,
         MODEL=(TurnResumed,),
         TOOLS=(ModelTurnRecorded,),
         ANSWERED=(ModelTurnRecorded,),
@@ -100,6 +102,7 @@ TRANSITIONS: Mapping[Phase, Mapping[type[Event], frozenset[Phase] | None]] = {
     Phase.TOOLS: _phase(
         ToolCallStarted,
         AgentDriftDetected,
+        AgentHandedOff,
         MODEL=(ToolResultRecorded,),
         TOOLS=(ToolResultRecorded, TurnResumed, ApprovalRequested, *_DECISIONS),
         PAUSED=(ToolResultRecorded, ApprovalRequested, *_DECISIONS),
@@ -108,6 +111,7 @@ TRANSITIONS: Mapping[Phase, Mapping[type[Event], frozenset[Phase] | None]] = {
     ),
     Phase.PAUSED: _phase(
         AgentDriftDetected,
+        AgentHandedOff,
         ApprovalRequested,
         MODEL=(ToolResultRecorded,),
         TOOLS=(ToolResultRecorded, ToolCallStarted, *_DECISIONS),

@@ -23,6 +23,7 @@ from ..events.rendering import render
 from ..events.session import (
     AgentConfigured,
     AgentDriftDetected,
+    AgentHandedOff,
     AnyEvent,
     ApprovalRequested,
     ApprovalResolved,
@@ -66,6 +67,7 @@ from .state import (
     SessionState,
     Settled,
     Stage,
+    Transfer,
 )
 
 
@@ -152,6 +154,8 @@ def _turn_started(folding: Folding, event: TurnStarted) -> None:
     if folding.owes_results:
         _unfolded(folding, event)
         return
+    if event.agent != folding.active:  # it goes by another name by now
+        folding.switch(event.agent)
     base, inputs = folding.length, folding.take(event.input_ids)
     folding.turn = OpenTurn(
         event.turn_id,
@@ -274,6 +278,18 @@ _on(ApprovalResolved)(deciding.resolved)
 _on(ApprovalWithdrawn)(deciding.withdrawn)
 
 
+@_on(AgentHandedOff)
+def _handed_off(folding: Folding, event: AgentHandedOff) -> None:
+    turn = folding.turn
+    if turn is None or (event.applied and turn.calls):
+        _unfolded(folding, event)
+    elif event.applied:
+        folding.turn = turn.handed_over(event.target, event.fingerprint, event.budget, event.at)
+        folding.switch(event.target)
+    else:
+        folding.turn = replace(turn, handoff=Transfer(event.target, event.call_id))
+
+
 @_on(AgentDriftDetected)
 def _drifted(folding: Folding, event: AgentDriftDetected) -> None:
     pass
@@ -295,6 +311,8 @@ def _turn_finished(folding: Folding, event: TurnFinished) -> None:
     folding.ended = EndedTurn(
         turn.turn_id, event.finish_reason, turn.base, folding.length, turn.steps, turn.usage
     )
+    if turn.agent != folding.active:  # an edit took out the place at which it took over
+        folding.switch(turn.agent)
     folding.rekey(turn.inputs, folding.ended)
 
 

@@ -101,12 +101,21 @@ class Halt(Struct, frozen=True, gc=False):
     error: str
 
 
+class Transfer(Struct, frozen=True, gc=False):
+    """A hand-off that was asked for: to whom, and by which call."""
+
+    agent: str
+    call_id: str
+
+
 class OpenTurn(Struct, frozen=True, gc=False):
     """The turn that has not ended yet. ``base`` is the length of the transcript before it;
     ``inputs`` are those it began with and those that joined it. ``discarded`` counts the model
     calls of the current step that came to nothing, and ``broken`` those of them whose stream
     broke off; ``recoveries`` counts the lost nodes since anything was recorded. Where the budget
-    has a limit of time, ``active`` is how long the turn was active up to ``clock``, in seconds."""
+    has a limit of time, ``active`` is how long the turn was active up to ``clock``, in seconds.
+    ``agent`` is the one that goes on with the turn, ``handoff`` the hand-off to another one, which
+    is done once every call has its result."""
 
     turn_id: str
     agent: str
@@ -126,6 +135,7 @@ class OpenTurn(Struct, frozen=True, gc=False):
     tool_calls: int = 0
     usage: Usage = NO_USAGE
     halt: Halt | None = None
+    handoff: Transfer | None = None
 
     def active_at(self, at: datetime) -> float:
         """How long the turn was active by that time, in seconds; time in which it was paused,
@@ -150,6 +160,20 @@ class OpenTurn(Struct, frozen=True, gc=False):
         if not self.budget.seconds:
             return self
         return replace(self, active=self.active_at(at), clock=at)
+
+    def handed_over(
+        self, agent: str, fingerprint: str, budget: Budget | None, at: datetime
+    ) -> OpenTurn:
+        """The turn when that agent goes on with it, within its own budget: what was used counts,
+        and so does the time since somebody who went on had a limit of it."""
+        turn = replace(
+            self.at_rest(at),
+            agent=agent,
+            fingerprint=fingerprint,
+            budget=budget or self.budget,
+            handoff=None,
+        )
+        return turn if self.halt is not None else turn.at_work(at)
 
     @property
     def gated(self) -> list[tuple[ToolCall, Gated]]:
@@ -225,20 +249,29 @@ class Decided(Struct, frozen=True, gc=False):
     note: str = ""
 
 
+class Switch(Struct, frozen=True, gc=False):
+    """From so many messages on, this agent goes on."""
+
+    place: int
+    agent: str
+
+
 class Edit(Struct, frozen=True, gc=False):
     """A change of the conversation that was no growth: what followed the first ``kept`` messages
-    was ``removed``, with the turns that began at ``starts``."""
+    was ``removed``, with the turns that began at ``starts`` and the ``switches`` of agents."""
 
     kept: int
     removed: tuple[Message, ...]
     starts: tuple[int, ...]
+    switches: tuple[Switch, ...] = ()
 
 
 class SessionState(Struct, frozen=True, gc=False):
     """The fold of a session's stream. ``transcript`` includes the open turn's messages;
     ``ended`` is the last turn that joined the conversation; ``starts`` are the places in the
     transcript at which turns begin; ``edits`` are the changes of it that were no growth;
-    ``unfolded`` is the topic of the first event this version can't fold."""
+    ``unfolded`` is the topic of the first event this version can't fold. ``agent`` is the one
+    that the session began with, ``switches`` say where another one took its place."""
 
     agent: str = ""
     tenant: str = ""
@@ -256,6 +289,14 @@ class SessionState(Struct, frozen=True, gc=False):
     unfolded: str = ""
     starts: Growing[int] = Growing()
     edits: Growing[Edit] = Growing()
+    switches: Growing[Switch] = Growing()
+
+    @property
+    def active(self) -> str:
+        """The agent that goes on: with the open turn, or with the next one."""
+        if self.turn is not None:
+            return self.turn.agent
+        return self.agent if self.switches.last is None else self.switches.last.agent
 
     @property
     def phase(self) -> Phase:

@@ -47,6 +47,11 @@ class View(Struct, frozen=True, eq=False):
         return self.folded.application
 
     @property
+    def active_agent(self) -> str:
+        """The agent that goes on: with the open turn, or with the next one."""
+        return self.folded.active
+
+    @property
     def status(self) -> Status:
         """Idle, running, failed, aborted or awaiting approval."""
         return self.folded.status
