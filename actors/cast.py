@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from msgspec.structs import replace
 
@@ -49,6 +49,14 @@ class Cast:
             return replace(_missing(state.active or asked, error), find=self._agents)
         self._miss(state)
         return self._choosing(rules)
+
+    def typed(self, agent: str, output: Any) -> Any:
+        """An output that was recorded of an agent, as that agent's type; as it is where the agent
+        is missing."""
+        try:
+            return self._agents(agent).typed(output)
+        except UnknownAgent:
+            return output
 
     def _choosing(self, rules: Rules) -> Rules:
         return replace(rules, for_turn=self._choose, find=self._agents)

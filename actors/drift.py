@@ -60,7 +60,7 @@ _SETS = frozenset({"required", "enum", "anyOf", "oneOf", "allOf", "type"})
 
 
 def _in_itself(recorded: object, current: object) -> list[Change]:
-    fields = ("model", "instructions")
+    fields = ("model", "instructions", "output")
     return [Change(each) for each in fields if getattr(recorded, each) != getattr(current, each)]
 
 

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
-from typing import NoReturn, cast
+from typing import Any, NoReturn, cast
 
 from msgspec.structs import replace
 
 from ..events.messages import ToolCall
 from ..events.session import AgentConfigured, Budget, Teammate
-from ..projections import SessionState
+from ..projections import Carried, SessionState
 from .agent import Agent
 from .choosing import AgentContext
 from .commands import Gate, OnCrash, OnDrift, Rules
+from .context import Shrinking
 from .models import AnyModel, Ask, ModelRequest, asking, model_id
+from .outputs import Output
 from .roster import Roster
-from .team import fingerprint, team_of
+from .team import fingerprint, output_of, team_of
 from .tool_context import ToolContext, idempotency_key
 from .tools import Tool
 
@@ -48,10 +50,18 @@ class ReadyAgent:
         self.model_is_async: bool
         model, tools = cast(AnyModel, agent.model), cast(Sequence[Tool], agent.tools)
         self.ask, self.model_is_async = asking(model)
+        self._shrinking: Shrinking | None = None
+        if agent.context_policy is not None:
+            self._shrinking = Shrinking(
+                agent.context_policy, self.ask, model_is_async=self.model_is_async
+            )
+            self.model_is_async = self._shrinking.is_async
         tools = [*tools, *(each.tool for each in agent.targets)]
         self.tools: Mapping[str, Tool] = {each.name: each for each in tools}
+        self.output: Output | None = output_of(agent)
         team = team_of(template, _nobody if roster is None else roster.find)
-        self.configured: AgentConfigured = _configured(agent, model_id(model), tools, team)
+        schema = None if self.output is None else self.output.schema
+        self.configured: AgentConfigured = _configured(agent, tools, schema, team)
         on_crash: dict[str, OnCrash] = {each.name: each.options.on_crash for each in tools}
         gates = {each.name: replace(each.gate, reason="in-doubt") for each in tools}
         self.rules: Rules = Rules(
@@ -65,7 +75,27 @@ class ReadyAgent:
             on_drift,
             keep_failed,
             renamed={} if roster is None else roster.renamed,
+            output=None if self.output is None else self.output.check,
+            output_retries=agent.output_retries,
+            model_retries=agent.model_retries,
         )
+
+    def asking(
+        self,
+        request: ModelRequest,
+        turns: Sequence[int],
+        carried: Carried | None,
+        show: Callable[[Any], None],
+    ) -> Callable[[], Any]:
+        """What asks the model. ``turns`` are the places at which turns begin, and ``carried`` what
+        its context policy carried over."""
+        if self._shrinking is None:
+            return partial(self.ask, request, show)
+        return partial(self._shrinking.ask, turns, carried, request, show)
+
+    def typed(self, output: Any) -> Any:
+        """A recorded output as the agent's type."""
+        return output if self.output is None else self.output.typed(output)
 
     def chosen(self, context: AgentContext) -> ReadyAgent:
         """What it is in one turn."""
@@ -90,10 +120,14 @@ class ReadyAgent:
 
 
 def _configured(
-    agent: Agent, model: str, tools: Sequence[Tool], team: tuple[Teammate, ...]
+    agent: Agent,
+    tools: Sequence[Tool],
+    output: dict[str, Any] | None,
+    team: tuple[Teammate, ...],
 ) -> AgentConfigured:
     """What is recorded of an agent that is ready."""
-    instructions, specs = str(agent.instructions), tuple([each.spec for each in tools])
+    model, instructions = model_id(cast(AnyModel, agent.model)), str(agent.instructions)
+    specs = tuple([each.spec for each in tools])
     handoffs = {each.tool.name: each.target for each in agent.targets}
     return AgentConfigured(
         at=NEVER,
@@ -101,7 +135,10 @@ def _configured(
         model=model,
         instructions=instructions,
         tools=specs,
-        fingerprint=fingerprint(model, instructions, specs, handoffs.values(), team),
+        fingerprint=fingerprint(
+            model, instructions, specs, output, handoffs=handoffs.values(), team=team
+        ),
+        output=output,
         handoffs=handoffs,
         team=team,
     )

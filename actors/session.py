@@ -61,8 +61,8 @@ class SessionActor(PooledActor):
     def __init__(self, session_id: str, runtime: Runtime) -> None:
         super().__init__()
         self._id, self._runtime = session_id, runtime
-        self._callers = Callers(session_id)
         self._cast = Cast(session_id, runtime.agent)
+        self._callers = Callers(session_id, self._cast.typed)
         self._calls = Calls(session_id, runtime.effects, self._post)
         self._agent = self._tenant = ""
         self._draining: Drain | None = None
@@ -108,8 +108,7 @@ class SessionActor(PooledActor):
                 self._heed(version)
             case Drain():
                 self._draining = message
-                if message.now:
-                    self._calls.cancel_all()
+                self._calls.drain(now=message.now)
 
     def _asked(self, asked: Asked) -> None:
         if self._draining is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator
 from hashlib import sha256
-from typing import cast
+from typing import Any, cast
 
 from ..events.messages import ToolSpec
 from ..events.session import Teammate
@@ -13,6 +13,7 @@ from .agent import Agent
 from .choosing import chooses
 from .drift import canonical
 from .models import AnyModel, model_id
+from .outputs import Output
 from .tools import Tool
 
 Find = Callable[[str], Agent | None]
@@ -22,16 +23,24 @@ def fingerprint(
     model: str,
     instructions: str,
     tools: tuple[ToolSpec, ...],
+    output: dict[str, Any] | None = None,
+    *,
     handoffs: Iterable[str] = (),
     team: Iterable[Teammate] = (),
 ) -> str:
-    """A digest that changes when the model, the instructions or a tool's schema changes, of the
-    agent or of one that it reaches by hand-offs, or who these are, and with nothing else: not
-    with the order of tools, hand-offs or keys, nor with the code's place."""
+    """A digest that changes when the model, the instructions, a tool's schema or that of the
+    output changes, of the agent or of one that it reaches by hand-offs, or who these are, and with
+    nothing else: not with the order of tools, hand-offs or keys, nor with the code's place."""
     parts: list[object] = [model, instructions, sorted(map(canonical, tools))]
+    parts += [] if output is None else [output]
     if targets := sorted(set(handoffs)):
         parts += [targets, sorted(map(_canonical_mate, team))]
-    return digest(json.dumps(parts))
+    return digest(json.dumps(parts, sort_keys=True))
+
+
+def output_of(agent: Agent) -> Output | None:
+    """The type of its final answers; None where they are text."""
+    return None if agent.output_type is None else Output(agent.name, agent.output_type)
 
 
 def digest(text: str) -> str:
@@ -60,12 +69,14 @@ def _targets(agent: Agent, find: Find) -> Iterator[Agent]:
 
 def _teammate(agent: Agent) -> Teammate:
     model, instructions, tools = agent.model, agent.instructions, agent.tools
+    output = output_of(agent)
     return Teammate(
         agent.name,
         "" if chooses(model) else model_id(cast(AnyModel, model)),
         "" if callable(instructions) else digest(instructions),
         {} if callable(tools) else {each.name: _tool_digest(each) for each in tools},
         tuple(sorted({each.target for each in agent.targets})),
+        "" if output is None else digest(json.dumps(output.schema, sort_keys=True)),
     )
 
 
@@ -74,5 +85,5 @@ def _tool_digest(tool: Tool) -> str:
 
 
 def _canonical_mate(mate: Teammate) -> str:
-    parts = [mate.name, mate.model, mate.instructions, sorted(mate.tools.items()), mate.handoffs]
-    return json.dumps(parts)
+    tools = sorted(mate.tools.items())
+    return json.dumps([mate.name, mate.model, mate.instructions, tools, mate.handoffs, mate.output])

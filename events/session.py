@@ -91,25 +91,28 @@ class InputWithdrawn(Event, frozen=True, tag="input_withdrawn"):
 
 class Teammate(Struct, frozen=True, gc=False, omit_defaults=True):
     """An agent that another one reaches by hand-offs: its model and digests of the rest, empty
-    where a function chooses them. ``handoffs`` are the names of those that it hands off to."""
+    where there is none or a function chooses it. ``handoffs`` are the names of those that it hands
+    off to."""
 
     name: str
     model: str = ""
     instructions: str = ""
     tools: dict[str, str] = {}
     handoffs: tuple[str, ...] = ()
+    output: str = ""
 
 
 class AgentConfigured(Event, frozen=True, tag="agent_configured"):
     """What the agent is from here on. Written only where it differs from the one before.
-    ``handoffs`` names who goes on, by the tool that stands for it; ``team`` are all that it reaches
-    so."""
+    ``output`` is the JSON schema that its final answers are to fit, if there is one; ``handoffs``
+    names who goes on, by the tool that stands for it; ``team`` are all that it reaches so."""
 
     name: str
     model: str
     instructions: str = ""
     tools: tuple[ToolSpec, ...] = ()
     fingerprint: str = ""
+    output: dict[str, Any] | None = None
     handoffs: dict[str, str] = {}
     team: tuple[Teammate, ...] = ()
 
@@ -242,6 +245,23 @@ class AgentDriftDetected(Event, frozen=True, tag="agent_drift_detected"):
     changes: tuple[str, ...] = ()
 
 
+class ContextCarried(Event, frozen=True, tag="context_carried"):
+    """What a context policy carries over to the next model call. It speaks of the first
+    ``covers`` messages of the conversation."""
+
+    turn_id: str
+    value: Any = None
+    covers: int = 0
+
+
+class OutputRefused(Event, frozen=True, tag="output_refused"):
+    """The final answer does not fit the agent's output type: ``text`` tells the model so, and it
+    is to answer again."""
+
+    turn_id: str
+    text: str
+
+
 class TurnFinished(Event, frozen=True, tag="turn_finished"):
     """The turn ended and joined the conversation. ``output`` is its structured result, if any."""
 
@@ -338,6 +358,8 @@ SessionEvent: TypeAlias = (
     | StateChanged
     | AgentHandedOff
     | AgentDriftDetected
+    | ContextCarried
+    | OutputRefused
     | TurnFinished
     | TurnFailed
     | TurnAborted

@@ -11,7 +11,17 @@ from msgspec.structs import replace
 from ..events.messages import AssistantMessage, Message, ToolCall, Usage
 from ..events.session import AgentConfigured
 from .growing import Growing
-from .state import Decided, Edit, EndedTurn, KeyedInput, OpenTurn, QueuedInput, SessionState, Switch
+from .state import (
+    Carried,
+    Decided,
+    Edit,
+    EndedTurn,
+    KeyedInput,
+    OpenTurn,
+    QueuedInput,
+    SessionState,
+    Switch,
+)
 from .transcript import Transcript
 
 
@@ -24,6 +34,7 @@ class Folding:
         "agent",
         "application",
         "began",
+        "carried",
         "configured",
         "decided",
         "discarded_usage",
@@ -65,6 +76,7 @@ class Folding:
         self.starts: Growing[int] = state.starts
         self.edits: Growing[Edit] = state.edits
         self.switches: Growing[Switch] = state.switches
+        self.carried: Carried | None = state.carried
         self.said: list[Message] = []
         self.spoken: int = len(state.transcript)
         self.began: list[int] = []
@@ -92,6 +104,7 @@ class Folding:
             self.starts,
             self.edits,
             self.switches,
+            self.carried,
         )
 
     @property
@@ -142,6 +155,8 @@ class Folding:
             self.switches = self.switches.first(staying).extended(switches)
         self.transcript, self.spoken, self.said = transcript.first(kept), kept, list(messages)
         self.starts, self.began = places.first(first), list(starts)
+        if self.carried is not None and self.carried.covers > kept:
+            self.carried = None
 
     def forget_ended(self, kept: int) -> None:
         """Forget how turns ended that are not all among the first ``kept`` messages, those that

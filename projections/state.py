@@ -111,11 +111,12 @@ class Transfer(Struct, frozen=True, gc=False):
 class OpenTurn(Struct, frozen=True, gc=False):
     """The turn that has not ended yet. ``base`` is the length of the transcript before it;
     ``inputs`` are those it began with and those that joined it. ``discarded`` counts the model
-    calls of the current step that came to nothing, and ``broken`` those of them whose stream
-    broke off; ``recoveries`` counts the lost nodes since anything was recorded. Where the budget
-    has a limit of time, ``active`` is how long the turn was active up to ``clock``, in seconds.
-    ``agent`` is the one that goes on with the turn, ``handoff`` the hand-off to another one, which
-    is done once every call has its result."""
+    calls of the current step that came to nothing, and ``broken`` those that broke and were made
+    once more, also over lost nodes; ``refused`` counts the final answers since it began or went on
+    that did not fit; ``recoveries`` counts the lost nodes since anything was recorded. Where the
+    budget has a limit of time, ``active`` is how long the turn was active up to ``clock``, in
+    seconds. ``agent`` is the one that goes on with the turn, ``handoff`` the hand-off to another
+    one, which is done once every call has its result."""
 
     turn_id: str
     agent: str
@@ -127,6 +128,7 @@ class OpenTurn(Struct, frozen=True, gc=False):
     steps: int = 0
     discarded: int = 0
     broken: int = 0
+    refused: int = 0
     recoveries: int = 0
     fingerprint: str = ""
     active: float = 0.0
@@ -172,6 +174,7 @@ class OpenTurn(Struct, frozen=True, gc=False):
             fingerprint=fingerprint,
             budget=budget or self.budget,
             handoff=None,
+            refused=0,
         )
         return turn if self.halt is not None else turn.at_work(at)
 
@@ -223,7 +226,8 @@ class OpenTurn(Struct, frozen=True, gc=False):
 
 
 class EndedTurn(Struct, frozen=True, gc=False):
-    """How a turn ended: its messages are those from ``base`` up to ``length``."""
+    """How a turn ended: its messages are those from ``base`` up to ``length``; ``agent`` ended
+    it."""
 
     turn_id: str
     finish_reason: FinishReason | Literal["aborted"]
@@ -231,6 +235,8 @@ class EndedTurn(Struct, frozen=True, gc=False):
     length: int
     steps: int
     usage: Usage
+    output: Any = None
+    agent: str = ""
 
 
 class KeyedInput(Struct, frozen=True, gc=False):
@@ -256,6 +262,15 @@ class Switch(Struct, frozen=True, gc=False):
     agent: str
 
 
+class Carried(Struct, frozen=True, gc=False):
+    """What the context policy of an agent carries over; it speaks of the first ``covers``
+    messages."""
+
+    value: Any
+    covers: int
+    agent: str = ""
+
+
 class Edit(Struct, frozen=True, gc=False):
     """A change of the conversation that was no growth: what followed the first ``kept`` messages
     was ``removed``, with the turns that began at ``starts`` and the ``switches`` of agents."""
@@ -270,6 +285,7 @@ class SessionState(Struct, frozen=True, gc=False):
     """The fold of a session's stream. ``transcript`` includes the open turn's messages;
     ``ended`` is the last turn that joined the conversation; ``starts`` are the places in the
     transcript at which turns begin; ``edits`` are the changes of it that were no growth;
+    ``carried`` is what a context policy carries over;
     ``unfolded`` is the topic of the first event this version can't fold. ``agent`` is the one
     that the session began with, ``switches`` say where another one took its place."""
 
@@ -290,6 +306,7 @@ class SessionState(Struct, frozen=True, gc=False):
     starts: Growing[int] = Growing()
     edits: Growing[Edit] = Growing()
     switches: Growing[Switch] = Growing()
+    carried: Carried | None = None
 
     @property
     def active(self) -> str:
@@ -297,6 +314,12 @@ class SessionState(Struct, frozen=True, gc=False):
         if self.turn is not None:
             return self.turn.agent
         return self.agent if self.switches.last is None else self.switches.last.agent
+
+    @property
+    def carried_over(self) -> Carried | None:
+        """What the context policy of the agent that goes on carried over."""
+        carried = self.carried
+        return carried if carried is not None and carried.agent == self.active else None
 
     @property
     def phase(self) -> Phase:

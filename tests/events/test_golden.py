@@ -28,6 +28,7 @@ from turnstream.events import (
     AssistantMessage,
     Budget,
     ContentErased,
+    ContextCarried,
     FilePart,
     ForkOrigin,
     ForkPatched,
@@ -37,6 +38,7 @@ from turnstream.events import (
     InputWithdrawn,
     ModelCallDiscarded,
     ModelTurnRecorded,
+    OutputRefused,
     Owner,
     SessionCleared,
     SessionEvent,
@@ -106,9 +108,12 @@ EVENTS: dict[str, SessionEvent] = {
         fingerprint="f1",
         handoffs={"transfer_to_booker": "booker"},
         team=(
-            Teammate("booker", "m-2", "5f1e", {"book": "a90c"}, ("planner",)),
+            Teammate("booker", "m-2", "5f1e", {"book": "a90c"}, ("planner",), "0b5e"),
             Teammate("clerk"),
         ),
+    ),
+    "agent_configured.output": AgentConfigured(
+        at=AT, prev=PREV, name="planner", model="m-1", output={"type": "object", "$id": "o"}
     ),
     "turn_started": TurnStarted(
         at=AT,
@@ -238,6 +243,10 @@ EVENTS: dict[str, SessionEvent] = {
     "agent_drift_detected": AgentDriftDetected(
         at=AT, prev=PREV, turn_id="t1", recorded="f1", current="f2", changes=("model", "tools")
     ),
+    "context_carried": ContextCarried(
+        at=AT, prev=PREV, turn_id="t1", value={"summary": "sunny"}, covers=6
+    ),
+    "output_refused": OutputRefused(at=AT, prev=PREV, turn_id="t1", text="it is no JSON"),
     "turn_finished": TurnFinished(
         at=AT, prev=PREV, turn_id="t1", finish_reason="max-steps", output={"trip": [1]}
     ),
