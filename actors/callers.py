@@ -25,6 +25,7 @@ from ..events.errors import (
 )
 from ..events.messages import NO_USAGE, AssistantMessage
 from ..events.session import (
+    AgentHandedOff,
     AnyEvent,
     ApprovalRequested,
     InputApplied,
@@ -49,6 +50,7 @@ from .commands import Command, Continue, Discard, Submit, Trim, Withdraw
 from .draft import Decision
 from .feed import Feed
 from .results import (
+    AgentChanged,
     ApprovalShown,
     InputJoined,
     InputShown,
@@ -322,5 +324,7 @@ def _item(
             return InputShown(turn_id, version, input_id, event.content, event.policy)
         case InputApplied(turn_id=turn_id, input_id=input_id):
             return InputJoined(turn_id, version, input_id)
+        case AgentHandedOff(turn_id=turn_id, target=target, applied=True):
+            return AgentChanged(turn_id, version, target)
         case _:
             return None
