@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from .actors import ActorSystem as ActorSystem
     from .actors import Agent as Agent
+    from .actors import Hooks as Hooks
     from .actors import Model as Model
     from .actors import ModelRequest as ModelRequest
     from .actors import Patch as Patch
     from .actors import ReasoningDelta as ReasoningDelta
+    from .actors import Refused as Refused
     from .actors import Session as Session
     from .actors import StreamItem as StreamItem
     from .actors import TextDelta as TextDelta
@@ -58,6 +60,7 @@ _ROOMS = {
     "AssistantMessage": "events",
     "Checkpoint": "projections",
     "FilePart": "events",
+    "Hooks": "actors",
     "ImagePart": "events",
     "MailboxFull": "events",
     "Message": "events",
@@ -69,6 +72,7 @@ _ROOMS = {
     "Pending": "projections",
     "ReasoningDelta": "actors",
     "RecordedEvent": "events",
+    "Refused": "actors",
     "Session": "actors",
     "SessionError": "events",
     "StoreError": "events",
@@ -101,6 +105,7 @@ __all__ = [
     "AssistantMessage",
     "Checkpoint",
     "FilePart",
+    "Hooks",
     "ImagePart",
     "MailboxFull",
     "Message",
@@ -112,6 +117,7 @@ __all__ = [
     "Pending",
     "ReasoningDelta",
     "RecordedEvent",
+    "Refused",
     "Session",
     "SessionError",
     "StoreError",

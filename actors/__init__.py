@@ -14,7 +14,9 @@ from .comparing import Comparable, compare
 from .exporting import export_chat, export_events
 from .forking import Lineage
 from .handles import Session
+from .hooks import Hooks, Refused, Rest, Stretch
 from .importing import import_transcript, transcript_events
+from .logging_context import CallFilter
 from .models import (
     Delta,
     Model,
@@ -55,11 +57,13 @@ __all__ = [
     "AgentContext",
     "ApprovalShown",
     "Audited",
+    "CallFilter",
     "Comparable",
     "Delta",
     "ErrorShown",
     "EventSubscription",
     "Finding",
+    "Hooks",
     "ImportedSession",
     "InputJoined",
     "InputShown",
@@ -72,13 +76,16 @@ __all__ = [
     "Pruned",
     "ReasoningDelta",
     "ReasoningEmitted",
+    "Refused",
     "RefusedCall",
     "Replayed",
     "ReplayedStep",
     "Reply",
+    "Rest",
     "Restored",
     "Session",
     "StreamItem",
+    "Stretch",
     "TextDelta",
     "TextEmitted",
     "Tool",

@@ -15,6 +15,7 @@ from .choosing import (
     ChoosesTools,
     chooses,
 )
+from .hooks import Hooks
 from .models import AnyModel, model_id
 from .tools import Tool, is_seconds
 
@@ -42,7 +43,8 @@ class Agent:
 
     ``model``, ``instructions`` and ``tools`` may be quick functions that choose them when a turn
     begins, of an ``AgentContext``; for a model, which may be a function itself, its parameter is
-    annotated so. What they chose is recorded. Raises ``InvalidAgent`` where these can't work.
+    annotated so. What they chose is recorded. ``hooks`` are called around model and tool calls;
+    they are no part of what the agent is. Raises ``InvalidAgent`` where these can't work.
     """
 
     name: str
@@ -56,10 +58,12 @@ class Agent:
     time_budget: float | None = field(default=None, kw_only=True)
     session_token_budget: int | None = field(default=None, kw_only=True)
     model_timeout: float | None = field(default=None, kw_only=True)
+    hooks: Iterable[Hooks] = field(default=(), kw_only=True)
 
     def __post_init__(self) -> None:
         if not callable(self.tools):
             object.__setattr__(self, "tools", tuple(self.tools))
+        object.__setattr__(self, "hooks", tuple(self.hooks))
         if not isinstance(self.name, str) or not self.name:
             raise InvalidAgent("an agent needs a name")
         if not isinstance(self.instructions, str) and not callable(self.instructions):
@@ -75,6 +79,11 @@ class Agent:
                     f"agent {self.name!r}: {limit} must be more than 0 seconds and at most ten "
                     f"years, not {value!r}"
                 )
+        if strangers := [each for each in self.hooks if not isinstance(each, Hooks)]:
+            raise InvalidAgent(
+                f"agent {self.name!r}: {type(strangers[0]).__name__} is no hook; derive it from "
+                "Hooks, and give an object of it"
+            )
         if not chooses(self.model):
             model_id(cast(AnyModel, self.model))
         if not callable(self.tools):

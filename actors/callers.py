@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ..events.errors import (
+    HookFailed,
     InvalidModelTurn,
     ModelFailed,
     ModelStreamEnded,
@@ -59,7 +60,8 @@ from .turns import Turn
 from .waiting import Promise
 
 _ERRORS: dict[str, type[TurnError]] = {
-    error.code: error for error in (InvalidModelTurn, ModelFailed, ModelStreamEnded, ModelTimedOut)
+    error.code: error
+    for error in (HookFailed, InvalidModelTurn, ModelFailed, ModelStreamEnded, ModelTimedOut)
 }
 
 

@@ -8,18 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 from ..events.errors import (
+    HookFailed,
     InvalidModelTurn,
     ModelFailed,
     ModelStreamEnded,
     ModelTimedOut,
-    ToolError,
-    Unstorable,
 )
-from ..events.messages import Usage
+from ..events.messages import ToolCall, Usage
 from ..events.session import ToolCallStarted
-from ..events.values import plain
 from ..projections import OpenTurn, SessionState
 from .commands import Command, ModelAnswered, ModelBroke, ToolReturned
 from .effects import (
@@ -35,9 +34,12 @@ from .effects import (
 )
 from .feed import Feed
 from .gate import Gate
-from .models import Delta, ModelRequest, is_usage, model_turn
+from .logging_context import CallIds, within
+from .models import Delta, ModelRequest, Show, is_usage, model_turn
+from .outcomes import ToolDone, described, tool_done
 from .ready import ReadyAgent
 from .results import emitted
+from .telling import Teller
 from .tool_context import ToolContext, idempotency_key
 from .tools import Tool
 
@@ -59,8 +61,9 @@ class Call:
 class Calls:
     """Starts calls, and knows which are still wanted."""
 
-    def __init__(self, session_id: str, effects: Effects, post: Post) -> None:
+    def __init__(self, session_id: str, effects: Effects, teller: Teller, post: Post) -> None:
         self._session_id, self._effects, self._post = session_id, effects, post
+        self._teller = teller
         self._model: Call | None = None
         self._tools: set[Call] = set()
 
@@ -114,12 +117,14 @@ class Calls:
         request = self._request(ready, state, turn)
         attempt, timeout = turn.discarded + 1, ready.agent.model_timeout
 
+        ask = self._asking(ready, turn, request, partial(_show, call, feed, request.turn_id))
+
         def settle(settled: Settled) -> None:
             command, cause = model_command(settled, request, attempt, ready, call.usage)
             self._post(command, call, cause)
 
         call.running = self._effects.run(
-            partial(ready.ask, request, partial(_show, call, feed, request.turn_id)),
+            partial(within, CallIds(self._session_id, turn.turn_id), ask),
             is_async=ready.model_is_async,
             gate=call.gate,
             opens="result",
@@ -145,17 +150,47 @@ class Calls:
             lambda: call.gate.cancelled,
         )
 
+        run = self._running(ready, turn, tool, requested, context)
+
         def settle(settled: Settled) -> None:
             self._post(_tool_command(settled, event, tool), call, None)
 
         call.running = self._effects.run(
-            partial(tool.run, requested, context),
+            partial(within, CallIds(self._session_id, event.turn_id, event.call_id), run),
             is_async=tool.is_async,
             gate=call.gate,
             opens="entry",
             session_id=self._session_id,
             timeout=tool.options.timeout,
             post=settle,
+        )
+
+    def _asking(
+        self, ready: ReadyAgent, turn: OpenTurn, request: ModelRequest, show: Show
+    ) -> Callable[[], Any]:
+        if ready.hooking is None:
+            return partial(ready.ask, request, show)
+        stretch = self._teller.stretch(ready, turn)
+
+        def ask(asked: ModelRequest) -> Any:
+            return ready.ask(asked, show)
+
+        is_async = ready.model_is_async
+        return ready.hooking.model(ask, request, stretch, self._effects, is_async=is_async)
+
+    def _running(
+        self,
+        ready: ReadyAgent,
+        turn: OpenTurn,
+        tool: Tool,
+        call: ToolCall,
+        context: ToolContext,
+    ) -> Callable[[], Any]:
+        if ready.hooking is None:
+            return partial(tool.run, call, context)
+        stretch = self._teller.stretch(ready, turn)
+        return ready.hooking.tool(
+            tool.run, call, context, stretch, self._effects, is_async=tool.is_async
         )
 
     def _request(self, ready: ReadyAgent, state: SessionState, turn: OpenTurn) -> ModelRequest:
@@ -186,12 +221,14 @@ def model_command(
             try:
                 return ModelAnswered(*key, ready.configured.model, model_turn(value)), None
             except Exception as error:  # the answer is user code's, down to its __iter__
-                return ModelBroke(*key, InvalidModelTurn.code, _described(error)), error
+                return ModelBroke(*key, InvalidModelTurn.code, described(error)), error
         case Raised(error=error):
             usage = _usage(error) or used
             if isinstance(error, ModelStreamEnded):
                 return ModelBroke(*key, error.code, str(error), transient=True, usage=usage), error
-            return ModelBroke(*key, ModelFailed.code, _described(error), usage=usage), error
+            if isinstance(error, HookFailed):
+                return ModelBroke(*key, error.code, str(error), usage=usage), error
+            return ModelBroke(*key, ModelFailed.code, described(error), usage=usage), error
         case TimedOut():
             too_long = f"the model took longer than {ready.agent.model_timeout:g} seconds"
             return ModelBroke(*key, ModelTimedOut.code, too_long, usage=used), None
@@ -212,15 +249,10 @@ def _tool_command(settled: Settled, event: ToolCallStarted, tool: Tool) -> ToolR
     key = (event.turn_id, event.call_id, event.attempt)
     match settled:
         case Returned(value=value):
-            try:
-                return ToolReturned(*key, "ok", plain(value, "result"))
-            except Exception as error:  # a result may have code of its own, such as model_dump
-                why = str(error) if isinstance(error, Unstorable) else _described(error)
-                return ToolReturned(
-                    *key, "error", f"The tool ran, but its result can't be recorded: {why}"
-                )
+            done = value if isinstance(value, ToolDone) else tool_done(value)
+            return ToolReturned(*key, done.outcome, done.content)
         case Raised(error=error):
-            return ToolReturned(*key, "error", _described(error))
+            return ToolReturned(*key, "error", described(error))
         case TimedOut():
             return ToolReturned(
                 *key,
@@ -236,13 +268,3 @@ def _tool_command(settled: Settled, event: ToolCallStarted, tool: Tool) -> ToolR
             return ToolReturned(
                 *key, "cancelled", "It could not be stopped and may still take effect."
             )
-
-
-def _described(error: BaseException) -> str:
-    try:
-        text = str(error)
-    except Exception:
-        text = ""
-    if isinstance(error, ToolError) and text:
-        return text
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -18,6 +18,8 @@ from .agent import Agent
 from .choosing import AgentContext
 from .commands import Gate, OnCrash, OnDrift, Rules
 from .drift import canonical
+from .hooking import Hooking
+from .hooks import Hooks
 from .models import AnyModel, Ask, ModelRequest, asking, model_id
 from .tool_context import ToolContext, idempotency_key
 from .tools import Tool
@@ -37,6 +39,8 @@ class ReadyAgent:
         if self.is_dynamic:
             agent = dataclasses.replace(template, model=_unchosen, instructions="", tools=())
         self.agent: Agent = agent
+        hooks = cast(Sequence[Hooks], agent.hooks)
+        self.hooking: Hooking | None = Hooking(hooks) if hooks else None
         self.ask: Ask
         self.model_is_async: bool
         model, tools = cast(AnyModel, agent.model), cast(Sequence[Tool], agent.tools)

@@ -37,6 +37,7 @@
     │   ├── ModelStreamEnded      the model's stream ended without its closing turn
     │   ├── ModelTimedOut         the model took longer than it may
     │   ├── InvalidModelTurn      what the model answered is no turn
+    │   ├── HookFailed            a hook around the model raised
     │   ├── TurnWithdrawn         the input was taken back before it was used
     │   ├── TurnTakenOver         a younger node runs the turn
     │   └── ToolError             for tools to raise: its text is what the model reads
@@ -102,6 +103,7 @@ from .stores import (
 )
 from .turns import (
     ContextTooLong,
+    HookFailed,
     InvalidModelTurn,
     ModelFailed,
     ModelRefused,
@@ -125,6 +127,7 @@ __all__ = [
     "CorruptEvent",
     "DamagedFile",
     "ErasureRefused",
+    "HookFailed",
     "IllegalTransition",
     "InputConflict",
     "InvalidAgent",
