@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from .actors import ActorSystem as ActorSystem
     from .actors import Agent as Agent
+    from .actors import Handoff as Handoff
     from .actors import Hooks as Hooks
     from .actors import Model as Model
     from .actors import ModelRequest as ModelRequest
@@ -60,6 +61,7 @@ _ROOMS = {
     "AssistantMessage": "events",
     "Checkpoint": "projections",
     "FilePart": "events",
+    "Handoff": "actors",
     "Hooks": "actors",
     "ImagePart": "events",
     "MailboxFull": "events",
@@ -105,6 +107,7 @@ __all__ = [
     "AssistantMessage",
     "Checkpoint",
     "FilePart",
+    "Handoff",
     "Hooks",
     "ImagePart",
     "MailboxFull",

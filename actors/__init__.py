@@ -11,9 +11,11 @@ from .atif_reading import import_trajectory
 from .auditing import Audited, Finding, audit_session, audit_store
 from .choosing import AgentContext
 from .comparing import Comparable, compare
+from .context import Context, ContextPolicy, Shrunk, last_turns, summarised
 from .exporting import export_chat, export_events
 from .forking import Lineage
 from .handles import Session
+from .handoff import Handoff
 from .hooks import Hooks, Refused, Rest, Stretch
 from .importing import import_transcript, transcript_events
 from .logging_context import CallFilter
@@ -59,10 +61,13 @@ __all__ = [
     "Audited",
     "CallFilter",
     "Comparable",
+    "Context",
+    "ContextPolicy",
     "Delta",
     "ErrorShown",
     "EventSubscription",
     "Finding",
+    "Handoff",
     "Hooks",
     "ImportedSession",
     "InputJoined",
@@ -84,6 +89,7 @@ __all__ = [
     "Rest",
     "Restored",
     "Session",
+    "Shrunk",
     "StreamItem",
     "Stretch",
     "TextDelta",
@@ -108,9 +114,11 @@ __all__ = [
     "import_events",
     "import_trajectory",
     "import_transcript",
+    "last_turns",
     "prune",
     "replay",
     "restore_rows",
+    "summarised",
     "tool",
     "transcript_events",
 ]

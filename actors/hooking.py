@@ -19,13 +19,12 @@ from ..projections.transcript import check_transcript
 from .crossing import FAILURES, Caller, FromLoop, FromThread, at_once, is_cancelled
 from .effects import Effects
 from .hooks import Hooks, Refused, Stretch
-from .models import ModelRequest, model_turn
+from .models import Ask, ModelRequest, Show, model_turn
 from .outcomes import ToolDone, described, tool_done
 from .tool_context import ToolContext
 from .watching import Watch
 
 Hook = Callable[..., Any]
-Ask = Callable[[ModelRequest], Any]
 
 
 class Hooking:
@@ -44,15 +43,18 @@ class Hooking:
         self._models = bool(self._during_model or self._before_model or self._after_model)
         self._tools = bool(self._during_tool or self._before_tool or self._after_tool)
 
-    def model(
-        self, ask: Ask, request: ModelRequest, stretch: Stretch, effects: Effects, *, is_async: bool
-    ) -> Callable[[], Any]:
+    def model(self, ask: Ask, stretch: Stretch, effects: Effects, *, is_async: bool) -> Ask:
         """What asks the model, with the hooks around it; async where ``ask`` is."""
         if not self._models:
-            return partial(ask, request)
+            return ask
         caller: Caller = FromLoop(effects) if is_async else FromThread(effects.loop)
-        run = partial(self._run_model, caller, ask, request, stretch, is_async=is_async)
-        return run if is_async else lambda: at_once(run())
+
+        def asked(request: ModelRequest, show: Show) -> Any:
+            inner = partial(_shown, ask, show)
+            run = self._run_model(caller, inner, request, stretch, is_async=is_async)
+            return run if is_async else at_once(run)
+
+        return asked
 
     def tool(
         self,
@@ -73,7 +75,13 @@ class Hooking:
         return runs if is_async else lambda: at_once(runs())
 
     async def _run_model(
-        self, caller: Caller, ask: Ask, request: ModelRequest, stretch: Stretch, *, is_async: bool
+        self,
+        caller: Caller,
+        ask: Callable[[ModelRequest], Any],
+        request: ModelRequest,
+        stretch: Stretch,
+        *,
+        is_async: bool,
     ) -> Any:
         watch, raised = Watch(), None
         for hook in self._during_model:
@@ -170,6 +178,10 @@ class Hooking:
                 return ToolDone("error", _post_processing(hook, error, done))
             done = ToolDone(done.outcome, content)
         return done
+
+
+def _shown(ask: Ask, show: Show, request: ModelRequest) -> Any:
+    return ask(request, show)
 
 
 async def _requested(

@@ -29,10 +29,15 @@ def tool_done(value: object) -> ToolDone:
 
 def described(error: BaseException) -> str:
     """What was raised, in words for the model and for whoever reads the stream."""
-    try:
-        text = str(error)
-    except Exception:
-        text = ""
+    text = text_of(error)
     if isinstance(error, ToolError) and text:
         return text
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def text_of(error: BaseException) -> str:
+    """Its text, empty where it can't tell: an error may have code of its own."""
+    try:
+        return str(error)
+    except Exception:
+        return ""

@@ -37,6 +37,7 @@
     │   ├── ModelStreamEnded      the model's stream ended without its closing turn
     │   ├── ModelTimedOut         the model took longer than it may
     │   ├── InvalidModelTurn      what the model answered is no turn
+    │   ├── InvalidOutput         its final answers do not fit the output type
     │   ├── HookFailed            a hook around the model raised
     │   ├── TurnWithdrawn         the input was taken back before it was used
     │   ├── TurnTakenOver         a younger node runs the turn
@@ -105,6 +106,7 @@ from .turns import (
     ContextTooLong,
     HookFailed,
     InvalidModelTurn,
+    InvalidOutput,
     ModelFailed,
     ModelRefused,
     ModelStreamEnded,
@@ -132,6 +134,7 @@ __all__ = [
     "InputConflict",
     "InvalidAgent",
     "InvalidModelTurn",
+    "InvalidOutput",
     "InvalidSessionId",
     "InvalidTranscript",
     "MailboxFull",

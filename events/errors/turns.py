@@ -61,6 +61,12 @@ class ModelTimedOut(TurnError):
     code = "model-timed-out"
 
 
+class InvalidOutput(TurnError):
+    """The model's final answers do not fit the agent's output type."""
+
+    code = "invalid-output"
+
+
 class HookFailed(TurnError):
     """A hook around the model raised, or returned what can't be used. ``usage`` is what the
     model had used by then, if it had answered."""

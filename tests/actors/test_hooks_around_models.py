@@ -17,6 +17,7 @@ from turnstream.actors import (
     ModelRequest,
     Stretch,
     TextDelta,
+    last_turns,
     tool,
 )
 from turnstream.actors.testing import ScriptedModel, call
@@ -25,6 +26,7 @@ from turnstream.events import (
     ModelCallDiscarded,
     ModelTurn,
     ModelTurnRecorded,
+    ModelUnavailable,
     TurnFailed,
     Usage,
     UserMessage,
@@ -176,3 +178,36 @@ def test_deltas_are_shown_as_they_come_and_the_recorded_answer_is_the_hooks() ->
         items = list(turn.stream())
         assert [each.text for each in items if each.type == "text.delta"] == ["he", "llo"]
         assert turn.result(WAIT).text == "(removed)"
+
+
+@pytest.mark.parametrize("model", [asks, asks_async])
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_hook_sees_what_a_context_policy_leaves_of_the_conversation(
+    model: Any, is_async: bool
+) -> None:
+    seen: list[int] = []
+    hooks = made(is_async, before_model=lambda _, request: seen.append(len(request.messages)))
+
+    async def last_turn(context: Any) -> Any:
+        return context.messages[context.turns[-1] :]
+
+    for policy in (last_turns(1), last_turn):
+        seen.clear()
+        agent = Agent("agent", model=model, tools=[pay], hooks=[hooks], context_policy=policy)
+        with ActorSystem(agent) as system:
+            for amount in "56":
+                system.session("s").send(amount).result(WAIT)
+        assert seen == [1, 3, 1, 3]
+
+
+def test_each_attempt_of_a_model_call_has_its_hooks() -> None:
+    seen: list[str] = []
+    hooks = made(
+        False,
+        before_model=lambda *_: seen.append("before"),
+        after_model=lambda *_: seen.append("after"),
+    )
+    model = ScriptedModel([ModelUnavailable("busy", retry_after=0.001), "ok"])
+    with ActorSystem(Agent("agent", model=model, hooks=[hooks])) as system:
+        assert system.session("s").send("x").result(WAIT).text == "ok"
+    assert seen == ["before", "before", "after"]
