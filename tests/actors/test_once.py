@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from places import on_durable_stores
 
 from turnstream.actors import ActorSystem, Agent, ModelRequest, TextDelta, tool
 from turnstream.actors.testing import ScriptedModel, call
@@ -46,11 +47,10 @@ class Halting:
         yield ModelTurn("Hello")
 
 
-def test_an_answer_that_broke_off_is_not_recorded_and_asked_for_again_on_resume(
-    run: Run, tmp_path: Path
-) -> None:
+@on_durable_stores
+def test_an_answer_that_broke_off_is_not_recorded_and_asked_for_again_on_resume(run: Run) -> None:
     model = Halting(ConnectionError("reset"))
-    session = run([], model=model, on=f"sqlite:///{tmp_path}/kept.db").session("s")
+    session = run([], model=model).session("s")
     with pytest.raises(ModelFailed, match="reset"):
         session.send("hi").result(WAIT)
     assert not [each for each in session.events() if isinstance(each.event, ModelTurnRecorded)]
@@ -82,9 +82,8 @@ class Unreadable:
         raise RuntimeError("do not touch")
 
 
-def test_a_tool_that_ran_is_not_run_again_although_its_result_can_not_be_recorded(
-    run: Run, tmp_path: Path
-) -> None:
+@on_durable_stores
+def test_a_tool_that_ran_is_not_run_again_although_its_result_can_not_be_recorded(run: Run) -> None:
     paid = []
 
     @tool
@@ -93,7 +92,7 @@ def test_a_tool_that_ran_is_not_run_again_although_its_result_can_not_be_recorde
         return {"receipt": Unreadable()}
 
     script = [[call("pay", amount=7)], ConnectionError("down"), "paid"]
-    session = run(script, tools=[pay], on=f"sqlite:///{tmp_path}/kept.db").session("s")
+    session = run(script, tools=[pay]).session("s")
     with pytest.raises(ModelFailed):
         session.send("pay").result(WAIT)
     resumed = session.resume()
