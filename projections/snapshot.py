@@ -23,7 +23,7 @@ from .state import Edit, OpenCall, SessionState
 from .transcript import Transcript
 from .usage import SessionUsage
 
-FOLD = 1
+FOLD = 2
 _DIGEST = 32
 
 
@@ -80,6 +80,8 @@ def load_snapshot(snapshot: bytes) -> Folded | None:
         starts=Growing(kept.starts),
         edits=Growing([Edit(e.kept, tuple(map(_frozen, e.removed)), e.starts) for e in kept.edits]),
     )
+    if state.carried is not None:
+        state = replace(state, carried=replace(state.carried, value=frozen(state.carried.value)))
     if (turn := state.turn) is not None and turn.calls:
         calls = [OpenCall(_frozen_call(each.call), each.stage) for each in turn.calls]
         state = replace(state, turn=replace(turn, calls=tuple(calls)))
@@ -89,7 +91,13 @@ def load_snapshot(snapshot: bytes) -> Folded | None:
 def _open_values(state: SessionState) -> Iterable[Any]:
     """Every value in the state that may be of any type."""
     yield state.application
+    if state.carried is not None:
+        yield state.carried.value
+    if state.ended is not None:
+        yield state.ended.output
+    yield from (known.ended.output for known in state.keyed.values() if known.ended is not None)
     if state.configured is not None:
+        yield state.configured.output
         yield from (tool.schema for tool in state.configured.tools)
     if state.turn is not None:
         yield from (each.call.arguments for each in state.turn.calls)
