@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
-from contextlib import closing
 from itertools import count
-from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from places import on_durable_stores
@@ -32,7 +30,7 @@ from turnstream.events import (
     ToolResultRecorded,
     UserMessage,
 )
-from turnstream.stores import Append, Appended, SQLiteStore
+from turnstream.stores import Append, Appended, EventStore
 
 WAIT = 20
 Run = Callable[..., ActorSystem]
@@ -112,20 +110,25 @@ def test_a_tool_that_ran_is_not_run_again_although_its_result_can_not_be_recorde
     assert sum(isinstance(each.event, ToolResultRecorded) for each in session.events()) == 1
 
 
-class Unsteady(SQLiteStore):
+class Unsteady:
     """A store whose first two appends fail."""
 
+    def __init__(self, store: EventStore) -> None:
+        self._store, self._appends = store, count(1)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
     def submit(self, append: Append, done: Callable[[Appended | StoreError], None]) -> None:
-        self._appends = getattr(self, "_appends", count(1))
         if next(self._appends) <= 2:
             done(StoreUnavailable("the disk is full"))
         else:
-            super().submit(append, done)
+            self._store.submit(append, done)
 
 
-def test_a_message_that_was_refused_twice_by_the_store_is_there_once(tmp_path: Path) -> None:
-    agent = Agent("agent", model=ScriptedModel(["done"]))
-    with closing(Unsteady(tmp_path / "s.db")) as store, ActorSystem(agent, store=store) as system:
+def test_a_message_that_was_refused_twice_by_the_store_is_there_once(opened: EventStore) -> None:
+    agent, unsteady = Agent("agent", model=ScriptedModel(["done"])), cast("Any", Unsteady(opened))
+    with ActorSystem(agent, store=unsteady) as system:
         session = system.session("s")
         for _ in range(2):
             turn = session.send("do X")
@@ -146,13 +149,11 @@ def charging(paid: list[str]) -> Any:
     return charge
 
 
-def test_equal_calls_are_as_many_calls_wherever_they_are_asked_for(
-    run: Run, tmp_path: Path
-) -> None:
+def test_equal_calls_are_as_many_calls_wherever_they_are_asked_for(run: Run, store: str) -> None:
     one, two, three, four = (call("charge", f"c{n}", amount=7) for n in range(4))
     script = [[one], [two, three], ConnectionError("down"), "done", [four], "done again"]
     paid = list[str]()
-    system = run(script, tools=[charging(paid)], on=f"sqlite:///{tmp_path}/kept.db")
+    system = run(script, tools=[charging(paid)], on=store)
     session = system.session("s")
     with pytest.raises(ModelFailed):
         session.send("charge").result(WAIT)
@@ -198,12 +199,10 @@ def test_resuming_again_and_again_where_nothing_is_unfinished_does_nothing(
     assert list(system.resume_all()) == [] and session.version == version
 
 
-def test_resuming_again_and_again_finishes_what_is_unfinished_once(
-    run: Run, tmp_path: Path
-) -> None:
+def test_resuming_again_and_again_finishes_what_is_unfinished_once(run: Run, store: str) -> None:
     script = [[call("charge", amount=7)], ConnectionError("down"), "done"]
     paid = list[str]()
-    system = run(script, tools=[charging(paid)], on=f"sqlite:///{tmp_path}/kept.db")
+    system = run(script, tools=[charging(paid)], on=store)
     session = system.session("s")
     with pytest.raises(ModelFailed):
         session.send("charge").result(WAIT)
