@@ -23,6 +23,7 @@ from ..events.messages import Usage
 from ..events.session import ToolCallStarted
 from ..events.values import plain
 from ..projections import Carried, OpenTurn, SessionState
+from .call_state import AskForState, CallState, ChangingCall
 from .commands import Command, ModelAnswered, ModelBroke, ToolReturned
 from .effects import (
     Abandoned,
@@ -62,8 +63,9 @@ class Call:
 class Calls:
     """Starts calls, and knows which are still wanted."""
 
-    def __init__(self, session_id: str, effects: Effects, post: Post) -> None:
-        self._session_id, self._effects, self._post = session_id, effects, post
+    def __init__(self, session_id: str, effects: Effects, post: Post, ask: AskForState) -> None:
+        self._session_id, self._effects = session_id, effects
+        self._post, self._ask = post, ask
         self._model: Call | None = None
         self._tools: set[Call] = set()
 
@@ -148,8 +150,9 @@ class Calls:
             event.call_id,
             idempotency_key(self._session_id, event.turn_id, event.call_id),
             event.attempt,
-            state.application,
+            CallState(state.application, ChangingCall(self._session_id, event, self._ask)),
             lambda: call.gate.cancelled,
+            tool.is_async,
         )
 
         def settle(settled: Settled) -> None:

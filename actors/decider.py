@@ -31,8 +31,10 @@ from ..projections import (
 )
 from ..projections.phases import Phase
 from .approving import ask, expire, look_at_the_clock, refuse_while_paused, resolve
+from .changing import change_state
 from .commands import (
     Abort,
+    ChangeState,
     Clear,
     Command,
     Continue,
@@ -104,6 +106,8 @@ def _carry_out(draft: Draft, command: Command) -> None:
             discard(draft)
         case Rewind() | Trim() | Clear():
             edit(draft, command)
+        case ChangeState():
+            change_state(draft, command)
         case ModelAnswered() | ModelBroke() | ToolReturned():
             _come_back(draft, command)
 
@@ -118,7 +122,7 @@ def _come_back(draft: Draft, command: ModelAnswered | ModelBroke | ToolReturned)
             _tool_returned(draft, command)
 
 
-_TAKING_BACK = (Withdraw, Abort, Discard, LookAtTheClock, Look, Rewind, Trim, Clear)
+_TAKING_BACK = (Withdraw, Abort, Discard, LookAtTheClock, Look, Rewind, Trim, Clear, ChangeState)
 
 
 def _only_takes_back(draft: Draft, command: Command) -> bool:

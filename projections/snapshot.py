@@ -79,6 +79,7 @@ def load_snapshot(snapshot: bytes) -> Folded | None:
         transcript=Transcript(map(_frozen, kept.transcript)),
         starts=Growing(kept.starts),
         edits=Growing([Edit(e.kept, tuple(map(_frozen, e.removed)), e.starts) for e in kept.edits]),
+        application=frozen(kept.state.application),
     )
     if state.carried is not None:
         state = replace(state, carried=replace(state.carried, value=frozen(state.carried.value)))

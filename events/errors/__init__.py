@@ -40,6 +40,7 @@
     │   ├── InvalidOutput         its final answers do not fit the output type
     │   ├── TurnWithdrawn         the input was taken back before it was used
     │   ├── TurnTakenOver         a younger node runs the turn
+    │   ├── StateRefused          a call may change the state no more
     │   └── ToolError             for tools to raise: its text is what the model reads
     ├── ActorError
     │   ├── MailboxFull           nothing was accepted; try again
@@ -110,6 +111,7 @@ from .turns import (
     ModelStreamEnded,
     ModelTimedOut,
     ModelUnavailable,
+    StateRefused,
     ToolError,
     TurnError,
     TurnTakenOver,
@@ -151,6 +153,7 @@ __all__ = [
     "SessionExists",
     "SessionNotFound",
     "SessionReadOnly",
+    "StateRefused",
     "StoreBusy",
     "StoreClosed",
     "StoreError",

@@ -85,6 +85,12 @@ class TurnTakenOver(TurnError):
     code = "turn-taken-over"
 
 
+class StateRefused(TurnError):
+    """The state can't be changed by this call: it has ended, or is no longer wanted."""
+
+    code = "state-refused"
+
+
 class ToolError(TurnError):
     """For tools to raise: the model reads its text as it is, without the name of a class."""
 

@@ -54,6 +54,7 @@ WITH_CONTENT = {
     "model_turn_recorded.tagged",
     "output_refused",
     "state_changed",
+    "state_changed.call",
     "step_recorded",
     "tool_result_recorded",
     "tool_result_recorded.tagged",
