@@ -181,8 +181,9 @@ class Rules(Struct, frozen=True):
     ``refusal`` says why a call can't be run (unknown tool, arguments that do not fit), or None;
     ``gate`` what decision it needs, or None; ``gates`` are those of calls in doubt, by tool.
     ``output`` says whether a final answer fits, where it is to, and ``output_retries`` how often
-    the model may answer again. ``for_turn`` gives the rules of a turn that begins or goes on,
-    where they are chosen then.
+    the model may answer again. ``model_retries`` is how often a model call of one step is repeated
+    that broke. ``for_turn`` gives the rules of a turn that begins or goes on, where they are chosen
+    then.
     """
 
     configured: AgentConfigured
@@ -197,6 +198,7 @@ class Rules(Struct, frozen=True):
     for_turn: Callable[[SessionState, str], Rules] | None = None
     output: Callable[[str], Fits | Unfit] | None = None
     output_retries: int = 0
+    model_retries: int = 2
 
 
 class Stamp(Struct, frozen=True, gc=False):

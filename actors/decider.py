@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..events.errors import InvalidAgent, SessionReadOnly
+from ..events.errors import InvalidAgent, ModelStreamEnded, SessionReadOnly
 from ..events.messages import AssistantMessage, ToolCall
 from ..events.session import (
     ContextCarried,
+    Discarded,
     FinishReason,
     ModelTurnRecorded,
     ToolCallStarted,
@@ -58,8 +59,6 @@ from .draft import Decision, Draft, configure, resume
 from .editing import edit
 from .inputs import apply_joinable, go_on_from, submit, withdraw
 from .stopping import abort, discard, fail
-
-STREAM_RETRIES = 1
 
 
 def decide(state: SessionState, command: Command, rules: Rules, stamp: Stamp) -> Decision:
@@ -157,9 +156,12 @@ def _model_broke(draft: Draft, command: ModelBroke) -> None:
     if not _awaits_model(draft, command):
         return
     _carry(draft, command)
-    again = command.transient and draft.turn.broken < STREAM_RETRIES
+    again = command.transient and draft.turn.broken < draft.rules.model_retries
     if again or command.usage is not None:
-        draft.discard_call("stream-ended" if command.transient else "failed", command.usage)
+        reason: Discarded = "retried" if again else "failed"
+        if command.code == ModelStreamEnded.code:
+            reason = "stream-ended"
+        draft.discard_call(reason, command.usage)
     if not again:
         fail(draft, command.code, command.error)
 

@@ -108,8 +108,7 @@ class SessionActor(PooledActor):
                 self._heed(version)
             case Drain():
                 self._draining = message
-                if message.now:
-                    self._calls.cancel_all()
+                self._calls.drain(now=message.now)
 
     def _asked(self, asked: Asked) -> None:
         if self._draining is not None and not isinstance(asked.command, ChangeState):

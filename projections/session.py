@@ -192,7 +192,7 @@ def _turn_resumed(folding: Folding, event: TurnResumed) -> None:
         owner=event.owner,
         halt=None,
         discarded=0,
-        broken=0,
+        broken=0 if turn.halt is not None else turn.broken,
         refused=0,
         recoveries=turn.recoveries + (turn.halt is None and not turn.is_paused),
         fingerprint=event.fingerprint or turn.fingerprint,
@@ -235,10 +235,13 @@ def _frozen_call(call: ToolCall) -> ToolCall:
     return ToolCall(call.id, call.name, frozen(call.arguments), call.malformed)
 
 
+_BROKEN = ("stream-ended", "retried")
+
+
 @_on(ModelCallDiscarded)
 def _discarded(folding: Folding, event: ModelCallDiscarded) -> None:
     if (turn := folding.turn) is not None:
-        broken = turn.broken + (event.reason == "stream-ended")
+        broken = turn.broken + (event.reason in _BROKEN)
         turn = replace(turn, discarded=turn.discarded + 1, broken=broken)
         folding.turn = turn.ticked(event.at)
         folding.discarded_usage = folding.discarded_usage + (event.usage or Usage())

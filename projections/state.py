@@ -104,10 +104,11 @@ class Halt(Struct, frozen=True, gc=False):
 class OpenTurn(Struct, frozen=True, gc=False):
     """The turn that has not ended yet. ``base`` is the length of the transcript before it;
     ``inputs`` are those it began with and those that joined it. ``discarded`` counts the model
-    calls of the current step that came to nothing, and ``broken`` those of them whose stream
-    broke off; ``refused`` counts the final answers since it began or went on that did not fit;
-    ``recoveries`` counts the lost nodes since anything was recorded. Where the budget
-    has a limit of time, ``active`` is how long the turn was active up to ``clock``, in seconds."""
+    calls of the current step that came to nothing, and ``broken`` those that broke and were made
+    once more, also over lost nodes; ``refused`` counts the final answers since it began or went on
+    that did not fit; ``recoveries`` counts the lost nodes since anything was recorded. Where the
+    budget has a limit of time, ``active`` is how long the turn was active up to ``clock``, in
+    seconds."""
 
     turn_id: str
     agent: str
