@@ -60,7 +60,7 @@ class SessionActor(PooledActor):
     def __init__(self, session_id: str, runtime: Runtime) -> None:
         super().__init__()
         self._id, self._runtime = session_id, runtime
-        self._callers = Callers(session_id)
+        self._callers = Callers(session_id, lambda output: runtime.agent(self._agent).typed(output))
         self._cast = Cast(session_id)
         ask = partial(runtime.ask, session_id, self.actor_inbox)
         self._calls = Calls(session_id, runtime.effects, self._post, ask)
@@ -108,8 +108,7 @@ class SessionActor(PooledActor):
                 self._heed(version)
             case Drain():
                 self._draining = message
-                if message.now:
-                    self._calls.cancel_all()
+                self._calls.drain(now=message.now)
 
     def _asked(self, asked: Asked) -> None:
         if self._draining is not None and not isinstance(asked.command, RecordStep):

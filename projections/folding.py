@@ -11,7 +11,16 @@ from msgspec.structs import replace
 from ..events.messages import AssistantMessage, Message, ToolCall, Usage
 from ..events.session import AgentConfigured
 from .growing import Growing
-from .state import Decided, Edit, EndedTurn, KeyedInput, OpenTurn, QueuedInput, SessionState
+from .state import (
+    Carried,
+    Decided,
+    Edit,
+    EndedTurn,
+    KeyedInput,
+    OpenTurn,
+    QueuedInput,
+    SessionState,
+)
 from .transcript import Transcript
 
 
@@ -24,6 +33,7 @@ class Folding:
         "agent",
         "application",
         "began",
+        "carried",
         "configured",
         "decided",
         "discarded_usage",
@@ -63,6 +73,7 @@ class Folding:
         self.redecided: dict[str, Decided] | None = None
         self.starts: Growing[int] = state.starts
         self.edits: Growing[Edit] = state.edits
+        self.carried: Carried | None = state.carried
         self.said: list[Message] = []
         self.spoken: int = len(state.transcript)
         self.began: list[int] = []
@@ -89,6 +100,7 @@ class Folding:
             self.unfolded,
             self.starts,
             self.edits,
+            self.carried,
         )
 
     @property
@@ -120,6 +132,8 @@ class Folding:
         self.edits = self.edits.extended((Edit(kept, transcript[kept:], places[first:]),))
         self.transcript, self.spoken, self.said = transcript.first(kept), kept, list(messages)
         self.starts, self.began = places.first(first), list(starts)
+        if self.carried is not None and self.carried.covers > kept:
+            self.carried = None
 
     def forget_ended(self, kept: int) -> None:
         """Forget how turns ended that are not all among the first ``kept`` messages, those that

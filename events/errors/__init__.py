@@ -37,6 +37,7 @@
     │   ├── ModelStreamEnded      the model's stream ended without its closing turn
     │   ├── ModelTimedOut         the model took longer than it may
     │   ├── InvalidModelTurn      what the model answered is no turn
+    │   ├── InvalidOutput         its final answers do not fit the output type
     │   ├── TurnWithdrawn         the input was taken back before it was used
     │   ├── TurnTakenOver         a younger node runs the turn
     │   ├── StepRefused           a durable step can't be taken or recorded here
@@ -105,6 +106,7 @@ from .stores import (
 from .turns import (
     ContextTooLong,
     InvalidModelTurn,
+    InvalidOutput,
     ModelFailed,
     ModelRefused,
     ModelStreamEnded,
@@ -133,6 +135,7 @@ __all__ = [
     "InputConflict",
     "InvalidAgent",
     "InvalidModelTurn",
+    "InvalidOutput",
     "InvalidSessionId",
     "InvalidTranscript",
     "MailboxFull",

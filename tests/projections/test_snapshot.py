@@ -16,6 +16,7 @@ from turnstream.events import (
     ApprovalRequested,
     ApprovalResolved,
     Budget,
+    ContextCarried,
     FilePart,
     ForkOrigin,
     InputQueued,
@@ -50,7 +51,7 @@ from turnstream.projections import (
 )
 
 AT = datetime(2026, 1, 2, 3, 4, 5, 678, UTC)
-DIGESTS = {1: "4ba0d1e89e262d9b", 2: "4beb91cf5a2a589b"}
+DIGESTS = {1: "4ba0d1e89e262d9b", 2: "655c2311c6e17073"}
 
 
 def turn(number: int, *inside: SessionEvent, content: Any = "hi") -> list[SessionEvent]:
@@ -171,14 +172,15 @@ plain = st.recursive(
 )
 
 
-@given(plain, plain, plain)
+@given(plain, plain, plain, plain)
 def test_whatever_values_a_state_holds_its_snapshot_is_equal_or_there_is_none(
-    argument: Any, application: Any, part: Any
+    argument: Any, application: Any, part: Any, carried: Any
 ) -> None:
     call = ToolCall("c", "t", {"a": argument})
     events = [
         StateChanged(at=AT, value=application),
         *turn(1, replace(calls(1, call), parts=(part,))),
+        ContextCarried(at=AT, turn_id="turn-1", value=carried, covers=1),
     ]
     before = folded(events)
     snapshot = dump_snapshot(before)
