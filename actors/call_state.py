@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 from msgspec import UNSET
 
@@ -12,9 +11,8 @@ from ..events.session import ToolCallStarted
 from ..events.values import plain
 from .changing import Stated
 from .commands import ChangeState
+from .step_recorder import Ask
 from .waiting import Promise
-
-AskForState: TypeAlias = Callable[[ChangeState, Promise[Stated]], None]
 
 
 class ChangingCall(NamedTuple):
@@ -22,7 +20,7 @@ class ChangingCall(NamedTuple):
 
     session_id: str
     event: ToolCallStarted
-    ask: AskForState
+    ask: Ask
 
 
 class CallState:

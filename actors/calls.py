@@ -17,7 +17,7 @@ from ..events.errors import ModelStreamEnded, ModelUnavailable
 from ..events.messages import Usage
 from ..events.session import ToolCallStarted
 from ..projections import Carried, OpenTurn, SessionState
-from .call_state import AskForState, CallState, ChangingCall
+from .call_state import CallState, ChangingCall
 from .commands import Command
 from .completions import failure_of, model_command, tool_command
 from .effects import Effects, Returned, Running, Settled
@@ -26,6 +26,8 @@ from .gate import Gate
 from .models import Delta, ModelRequest, is_usage
 from .ready import ReadyAgent
 from .results import emitted
+from .step_recorder import Ask, CallRecorder
+from .steps import Steps
 from .tool_context import ToolContext, idempotency_key
 
 Post = Callable[[Command, "Call", BaseException | None], None]
@@ -54,7 +56,7 @@ class Call:
 class Calls:
     """Starts calls, and knows which are still wanted."""
 
-    def __init__(self, session_id: str, effects: Effects, post: Post, ask: AskForState) -> None:
+    def __init__(self, session_id: str, effects: Effects, post: Post, ask: Ask) -> None:
         self._session_id, self._effects = session_id, effects
         self._post, self._ask = post, ask
         self._model: Call | None = None
@@ -181,6 +183,7 @@ class Calls:
         requested = next(each.call for each in turn.calls if each.call.id == event.call_id)
         tool, call = ready.tools[requested.name], Call()
         self._tools.add(call)
+        recorder = CallRecorder(self._session_id, event, call.gate, self._ask)
         context = ToolContext(
             self._session_id,
             event.turn_id,
@@ -189,6 +192,7 @@ class Calls:
             event.attempt,
             CallState(state.application, ChangingCall(self._session_id, event, self._ask)),
             lambda: call.gate.cancelled,
+            Steps(turn.taken_by(event.call_id), recorder, call_id=event.call_id),
             tool.is_async,
         )
 

@@ -11,7 +11,7 @@ from msgspec import UNSET, Struct
 from ..events.approvals import OnExpiry
 from ..events.messages import Content, Message, ModelTurn, Outcome, Policy, ToolCall, Usage
 from ..events.session import AgentConfigured, Budget, Owner, ToolCallStarted
-from ..projections import Carried, SessionState
+from ..projections import Carried, SessionState, TakenStep
 from .outputs import Fits, Unfit
 
 OnCrash: TypeAlias = Literal["rerun", "fail", "ask"]
@@ -145,6 +145,14 @@ class ToolReturned(Struct, frozen=True, gc=False):
     content: Any
 
 
+class RecordStep(Struct, frozen=True, gc=False):
+    """Record a durable step that a call's ``attempt`` took."""
+
+    turn_id: str
+    attempt: int
+    step: TakenStep
+
+
 Command: TypeAlias = (
     Submit
     | Continue
@@ -162,7 +170,10 @@ Command: TypeAlias = (
     | ModelAnswered
     | ModelBroke
     | ToolReturned
+    | RecordStep
 )
+OfACall: TypeAlias = RecordStep | ChangeState
+"""What a call that runs asks of its session."""
 LateCommand: TypeAlias = Callable[[], Command]
 """A command about an input whose id is known for sure when its sender was answered."""
 

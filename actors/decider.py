@@ -44,6 +44,7 @@ from .commands import (
     LookAtTheClock,
     ModelAnswered,
     ModelBroke,
+    RecordStep,
     Resolve,
     Resume,
     Rewind,
@@ -58,6 +59,7 @@ from .concluding import conclude, finish
 from .draft import Decision, Draft, configure, resume
 from .editing import edit
 from .inputs import apply_joinable, go_on_from, submit, withdraw
+from .stepping import record_step
 from .stopping import abort, discard, fail
 
 
@@ -67,7 +69,8 @@ def decide(state: SessionState, command: Command, rules: Rules, stamp: Stamp) ->
     Raises ``SessionReadOnly`` where the stream holds events this version does not know,
     ``TurnTakenOver`` where a younger node runs the turn, ``InputConflict`` and
     ``InvalidTranscript`` where an input is not what it claims to be,
-    ``SessionAwaitingApproval`` where a decision comes first, and what ``resolve`` raises.
+    ``SessionAwaitingApproval`` where a decision comes first, and what ``resolve`` and
+    ``record_step`` raise.
     """
     if state.unfolded:
         raise SessionReadOnly(
@@ -105,10 +108,18 @@ def _carry_out(draft: Draft, command: Command) -> None:
             discard(draft)
         case Rewind() | Trim() | Clear():
             edit(draft, command)
-        case ChangeState():
-            change_state(draft, command)
         case ModelAnswered() | ModelBroke() | ToolReturned():
             _come_back(draft, command)
+        case RecordStep() | ChangeState():
+            _record(draft, command)
+
+
+def _record(draft: Draft, command: RecordStep | ChangeState) -> None:
+    match command:
+        case RecordStep():
+            record_step(draft, command)
+        case ChangeState():
+            change_state(draft, command)
 
 
 def _come_back(draft: Draft, command: ModelAnswered | ModelBroke | ToolReturned) -> None:

@@ -15,7 +15,7 @@ from ..events.errors import ActorError
 from ..events.session import Owner
 from ..stores import EventStore
 from .agent import Agent
-from .commands import ChangeState, Continue, Submit
+from .commands import Continue, OfACall, Submit
 from .directory import Directory
 from .dispatcher import Dispatcher
 from .effects import Effects
@@ -131,9 +131,7 @@ class Runtime:
         except ActorDeadError:
             log.debug("a completion came after its actor had stopped")
 
-    def ask(
-        self, session_id: str, inbox: Mailbox, command: ChangeState, asker: Promise[Any]
-    ) -> None:
+    def ask(self, session_id: str, inbox: Mailbox, command: OfACall, asker: Promise[Any]) -> None:
         """Ask an actor, also while the system closes, on behalf of a call that it runs."""
         asked = Asked(command, asker, "")
         if not inbox.offer(Envelope(asked, user=True)):

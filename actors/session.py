@@ -32,7 +32,7 @@ from . import refusals
 from .attempts import Attempt, Commit
 from .callers import Callers
 from .calls import Call, Calls
-from .commands import ChangeState, Command, Continue, Look, LookAtTheClock, Resume, Stamp, Submit
+from .commands import Command, Continue, Look, LookAtTheClock, OfACall, Resume, Stamp, Submit
 from .decider import decide
 from .draft import Decision
 from .inputs import steers
@@ -111,7 +111,7 @@ class SessionActor(PooledActor):
                 self._calls.drain(now=message.now)
 
     def _asked(self, asked: Asked) -> None:
-        if self._draining is not None and not isinstance(asked.command, ChangeState):
+        if self._draining is not None and not isinstance(asked.command, OfACall):
             asked.asker.fail(refusals.closing(self._id))
             return
         try:

@@ -41,6 +41,7 @@ from ..events.session import (
     SessionRewound,
     SessionStarted,
     StateChanged,
+    StepRecorded,
     ToolCallStarted,
     ToolResultRecorded,
     ToolResultsTrimmed,
@@ -69,6 +70,7 @@ from .state import (
     SessionState,
     Settled,
     Stage,
+    TakenStep,
 )
 
 
@@ -254,11 +256,28 @@ def _call_started(folding: Folding, event: ToolCallStarted) -> None:
         folding.turn = replace(turn, calls=calls).at_work(event.at)
 
 
+@_on(StepRecorded)
+def _step_taken(folding: Folding, event: StepRecorded) -> None:
+    if (turn := folding.turn) is not None:
+        step = TakenStep(
+            event.call_id,
+            event.name,
+            event.arguments_digest,
+            frozen(event.value),
+            event.position,
+            event.key,
+            event.scope,
+        )
+        folding.turn = replace(turn, taken=(*turn.taken, step), recoveries=0).ticked(event.at)
+
+
 @_on(ToolResultRecorded)
 def _call_settled(folding: Folding, event: ToolResultRecorded) -> None:
     if (turn := folding.turn) is None:
         return
     calls, call_id, name = turn.calls, event.call_id, ""
+    if turn.taken:
+        turn = turn.without_taken(call_id)
     for each in calls:
         if each.call.id == call_id:
             name = each.call.name

@@ -41,6 +41,8 @@
     │   ├── TurnWithdrawn         the input was taken back before it was used
     │   ├── TurnTakenOver         a younger node runs the turn
     │   ├── StateRefused          a call may change the state no more
+    │   ├── StepRefused           a durable step can't be taken or recorded here
+    │   ├── StepConflict          a step of this key was recorded with other arguments
     │   └── ToolError             for tools to raise: its text is what the model reads
     ├── ActorError
     │   ├── MailboxFull           nothing was accepted; try again
@@ -112,6 +114,8 @@ from .turns import (
     ModelTimedOut,
     ModelUnavailable,
     StateRefused,
+    StepConflict,
+    StepRefused,
     ToolError,
     TurnError,
     TurnTakenOver,
@@ -154,6 +158,8 @@ __all__ = [
     "SessionNotFound",
     "SessionReadOnly",
     "StateRefused",
+    "StepConflict",
+    "StepRefused",
     "StoreBusy",
     "StoreClosed",
     "StoreError",

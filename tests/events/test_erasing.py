@@ -56,6 +56,7 @@ WITH_CONTENT = {
     "state_changed",
     "state_changed.call",
     "step_recorded",
+    "step_recorded.placed",
     "tool_result_recorded",
     "tool_result_recorded.tagged",
     "turn_failed",

@@ -212,6 +212,18 @@ EVENTS: dict[str, SessionEvent] = {
         arguments_digest="d1",
         value={"receipt": 7},
     ),
+    "step_recorded.placed": StepRecorded(
+        at=AT,
+        prev=PREV,
+        turn_id="t1",
+        call_id="",
+        name="charge",
+        arguments_digest="d1",
+        value=[7],
+        position=2,
+        key="k1",
+        scope="inner#1",
+    ),
     "state_changed": StateChanged(at=AT, prev=PREV, value={"cart": ["book"]}),
     "state_changed.call": StateChanged(
         at=AT, prev=PREV, value={"cart": []}, by="ada", turn_id="t1", call_id="c1"
