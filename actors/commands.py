@@ -20,13 +20,20 @@ OnCrash: TypeAlias = Literal["rerun", "fail", "ask"]
 OnDrift: TypeAlias = Literal["ignore", "warn", "error"]
 
 
+IfRunExists: TypeAlias = Literal["resume", "restart", "fail", "resume_only"]
+
+
 class Submit(Struct, frozen=True, gc=False):
-    """Accept an input. ``key`` is the sender's own name for it."""
+    """Accept an input. ``key`` is the sender's own name for it, ``run_id`` for the turn it is to
+    start; ``if_run_exists`` says what is to be done where there is such a run. Without content it
+    only names the run."""
 
     input_id: str
     content: Content
     policy: Policy = "wait"
     key: str = ""
+    run_id: str = ""
+    if_run_exists: IfRunExists = "resume"
 
 
 class Continue(Struct, frozen=True, gc=False):

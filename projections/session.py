@@ -141,10 +141,14 @@ def _state_changed(folding: Folding, event: StateChanged) -> None:
 @_on(InputQueued)
 def _queued(folding: Folding, event: InputQueued) -> None:
     turn_id = folding.turn.turn_id if folding.turn is not None else ""
-    accepted = QueuedInput(event.input_id, event.content, event.policy, event.key, turn_id)
+    accepted = QueuedInput(
+        event.input_id, event.content, event.policy, event.key, turn_id, event.run_id
+    )
     folding.queued = (*folding.queued, accepted)
     if event.key:
         folding.own_keys()[event.key] = KeyedInput(event.input_id, event.content)
+    if event.run_id:
+        folding.forget_run(event.run_id)
 
 
 @_on(InputWithdrawn)
@@ -342,8 +346,10 @@ def _turn_finished(folding: Folding, event: TurnFinished) -> None:
         turn.steps,
         turn.usage,
         event.output,
+        turn.run_id,
     )
     folding.rekey(turn.inputs, folding.ended)
+    folding.end_run(turn, folding.ended)
 
 
 @_on(TurnFailed)
@@ -367,8 +373,11 @@ def _turn_aborted(folding: Folding, event: TurnAborted) -> None:
     else:
         _drop(folding, turn)
         length = folding.length
-        ended = EndedTurn(turn.turn_id, "aborted", length, length, turn.steps, turn.usage)
+        ended = EndedTurn(
+            turn.turn_id, "aborted", length, length, turn.steps, turn.usage, run_id=turn.run_id
+        )
         folding.rekey(turn.inputs, ended)
+        folding.end_run(turn, ended)
 
 
 def _drop(folding: Folding, turn: OpenTurn) -> None:

@@ -97,7 +97,9 @@ def _open_values(state: SessionState) -> Iterable[Any]:
         yield state.carried.value
     if state.ended is not None:
         yield state.ended.output
-    yield from (known.ended.output for known in state.keyed.values() if known.ended is not None)
+    for known in (*state.keyed.values(), *state.runs.values()):
+        if known.ended is not None:
+            yield known.ended.output
     if state.configured is not None:
         yield state.configured.output
         yield from (tool.schema for tool in state.configured.tools)

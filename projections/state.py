@@ -93,13 +93,15 @@ class TakenStep(Struct, frozen=True, gc=False):
 
 
 class QueuedInput(Struct, frozen=True, gc=False):
-    """An accepted input. ``turn_id`` is the turn that was open then, if one was."""
+    """An accepted input. ``turn_id`` is the turn that was open then, if one was; ``run_id`` the
+    sender's name for the turn that it is to start."""
 
     input_id: str
     content: Content
     policy: Policy
     key: str = ""
     turn_id: str = ""
+    run_id: str = ""
 
 
 ABORTED = "aborted"
@@ -243,10 +245,12 @@ class EndedTurn(Struct, frozen=True, gc=False):
     steps: int
     usage: Usage
     output: Any = None
+    run_id: str = ""
 
 
 class KeyedInput(Struct, frozen=True, gc=False):
-    """The input that was sent with a key; ``ended`` is how its turn ended, if it did."""
+    """The input that was sent with a key, or that a run began with; ``ended`` is how its turn
+    ended, if it did."""
 
     input_id: str
     content: Content
@@ -281,8 +285,8 @@ class SessionState(Struct, frozen=True, gc=False):
     """The fold of a session's stream. ``transcript`` includes the open turn's messages;
     ``ended`` is the last turn that joined the conversation; ``starts`` are the places in the
     transcript at which turns begin; ``edits`` are the changes of it that were no growth;
-    ``carried`` is what a context policy carries over;
-    ``unfolded`` is the topic of the first event this version can't fold."""
+    ``carried`` is what a context policy carries over; ``runs`` are the runs that ended, by their
+    ids; ``unfolded`` is the topic of the first event this version can't fold."""
 
     agent: str = ""
     tenant: str = ""
@@ -301,6 +305,17 @@ class SessionState(Struct, frozen=True, gc=False):
     starts: Growing[int] = Growing()
     edits: Growing[Edit] = Growing()
     carried: Carried | None = None
+    runs: Mapping[str, KeyedInput] = {}
+
+    def run(self, run_id: str) -> KeyedInput | None:
+        """The run that this id names by now: it is open, waits, or has ended; None where it is not
+        known."""
+        turn = self.turn
+        inputs = turn.inputs if turn is not None and turn.run_id == run_id else self.queued
+        for each in inputs:
+            if each.run_id == run_id:
+                return KeyedInput(each.input_id, each.content)
+        return self.runs.get(run_id)
 
     @property
     def phase(self) -> Phase:

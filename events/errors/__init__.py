@@ -28,7 +28,9 @@
     │   ├── SessionCrashed        its actor failed; the stream is as it was
     │   ├── ErasureRefused        the content can't be erased now
     │   ├── IllegalTransition     the event can't happen in this state
-    │   └── InputConflict         a key was used before, with another input
+    │   ├── InputConflict         a key or run id was used before, with another input
+    │   ├── RunExists             there is a run of this id, where there was to be none
+    │   └── RunNotFound           there is no run of this id
     ├── TurnError
     │   ├── ModelFailed           the model raised
     │   │   ├── ModelUnavailable  overloaded or away: asking again may help
@@ -85,6 +87,8 @@ from .sessions import (
     IllegalTransition,
     InputConflict,
     NothingUnfinished,
+    RunExists,
+    RunNotFound,
     SessionAwaitingApproval,
     SessionCrashed,
     SessionError,
@@ -149,6 +153,8 @@ __all__ = [
     "NotAStore",
     "NotSupported",
     "NothingUnfinished",
+    "RunExists",
+    "RunNotFound",
     "ScriptExhausted",
     "SessionAwaitingApproval",
     "SessionCrashed",

@@ -87,6 +87,9 @@ EVENTS: dict[str, SessionEvent] = {
             FilePart("a.pdf", "application/pdf", "https://example.org/a.pdf"),
         ),
     ),
+    "input_queued.run": InputQueued(
+        at=AT, prev=PREV, input_id="i3", content="Book it", run_id="r1"
+    ),
     "input_applied": InputApplied(at=AT, prev=PREV, turn_id="t1", input_id="i1"),
     "input_withdrawn": InputWithdrawn(at=AT, prev=PREV, input_id="i1"),
     "agent_configured": AgentConfigured(

@@ -213,6 +213,7 @@ def inspecting(session: Session) -> None:
     session.send(UserMessage("again"))
     session.send((TextPart("What is this?"), ImagePart(url="https://example.org/cat.png")))
     session.send((FilePart("notes.txt", data=b"..."),), policy="wait")
+    session.send("again", run_id="job-7", if_run_exists="resume_only").result().run_id.upper()
     replayed = RecordedModel(session.events())
     assert_type(replayed.tools, list[Tool])
     for prefix in crash_points(session.events(after=3)):
