@@ -5,6 +5,7 @@ nothing else. This layer imports ``events`` only.
 """
 
 from .auditing import Audit, Breach
+from .calls import Approved, Gated, InDoubt, OpenCall, Requested, Running, Settled, Stage, TakenStep
 from .checkpoint import Checkpoint, Step, checkpoints, last_settled, steps
 from .comparing import (
     ArgumentDrift,
@@ -23,23 +24,15 @@ from .session import evolve, fold
 from .snapshot import FOLD, Folded, dump_snapshot, load_snapshot
 from .state import (
     INITIAL,
-    Approved,
     Carried,
     Decided,
     Edit,
     EndedTurn,
-    Gated,
     Halt,
-    InDoubt,
     KeyedInput,
-    OpenCall,
     OpenTurn,
     QueuedInput,
-    Requested,
-    Running,
     SessionState,
-    Settled,
-    Stage,
     Switch,
     Transfer,
 )
@@ -92,6 +85,7 @@ __all__ = [
     "StepCountDrift",
     "StepDrift",
     "Switch",
+    "TakenStep",
     "ToolOrderDrift",
     "ToolUsage",
     "Trajectory",

@@ -28,8 +28,9 @@ from ..events.session import (
     SessionRewound,
     ToolResultsTrimmed,
 )
+from .calls import OpenCall, Requested, Settled
 from .folding import Folding
-from .state import FORKED, Halt, OpenCall, OpenTurn, Requested, SessionState, Settled, Switch
+from .state import FORKED, Halt, OpenTurn, SessionState, Switch
 from .transcript import check_transcript
 from .trimming import shortened
 
@@ -106,8 +107,11 @@ def _rebased(turn: OpenTurn, before: Sequence[Message], messages: Sequence[Messa
     last = messages[-1] if len(messages) > start else None
     calls = last.tool_calls if isinstance(last, AssistantMessage) else ()
     stages = [OpenCall(call, known.get(call.id, Requested())) for call in calls]
-    same_calls = bool(calls) and calls == tuple([each.call for each in turn.calls])
+    same = {each.call.id: each.call for each in turn.calls}
+    others = [each.call_id for each in turn.taken if same.get(each.call_id) not in calls]
+    same_calls = bool(calls) and calls == tuple(same.values())
     handoff = turn.handoff if as_before or same_calls else None
+    turn = turn.without_taken(*others)
     return replace(turn, base=start, calls=tuple(stages), handoff=handoff)
 
 
@@ -122,7 +126,7 @@ def _give_result(folding: Folding, event: ForkPatched) -> bool:
             if len(results) == len(settled):
                 folding.said += results
                 settled = []
-            folding.turn = replace(turn, calls=tuple(settled))
+            folding.turn = replace(turn.without_taken(event.call_id), calls=tuple(settled))
             return True
     messages, starts = folding.written()
     known = last_result(messages, event.call_id)

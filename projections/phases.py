@@ -31,6 +31,7 @@ from ..events.session import (
     SessionRewound,
     SessionStarted,
     StateChanged,
+    StepRecorded,
     ToolCallStarted,
     ToolResultRecorded,
     ToolResultsTrimmed,
@@ -90,6 +91,7 @@ TRANSITIONS: Mapping[Phase, Mapping[type[Event], frozenset[Phase] | None]] = {
         ModelCallDiscarded,
         AgentDriftDetected,
         AgentHandedOff,
+        StepRecorded,
         MODEL=(TurnResumed,),
         TOOLS=(ModelTurnRecorded,),
         ANSWERED=(ModelTurnRecorded,),
@@ -105,6 +107,7 @@ TRANSITIONS: Mapping[Phase, Mapping[type[Event], frozenset[Phase] | None]] = {
     ),
     Phase.TOOLS: _phase(
         ToolCallStarted,
+        StepRecorded,
         AgentDriftDetected,
         AgentHandedOff,
         MODEL=(ToolResultRecorded,),

@@ -15,11 +15,9 @@ from ..events.frozen import frozen
 from ..events.messages import (
     AssistantMessage,
     ToolCall,
-    ToolMessage,
     Usage,
     UserMessage,
 )
-from ..events.rendering import render
 from ..events.session import (
     AgentConfigured,
     AgentDriftDetected,
@@ -42,6 +40,7 @@ from ..events.session import (
     SessionRewound,
     SessionStarted,
     StateChanged,
+    StepRecorded,
     ToolCallStarted,
     ToolResultRecorded,
     ToolResultsTrimmed,
@@ -52,7 +51,8 @@ from ..events.session import (
     TurnStarted,
     UnknownEvent,
 )
-from . import deciding, editing
+from . import calling, deciding, editing
+from .calls import InDoubt, OpenCall, Requested, Running, Stage
 from .folding import Folding
 from .state import (
     ABORTED,
@@ -60,16 +60,10 @@ from .state import (
     Carried,
     EndedTurn,
     Halt,
-    InDoubt,
     KeyedInput,
-    OpenCall,
     OpenTurn,
     QueuedInput,
-    Requested,
-    Running,
     SessionState,
-    Settled,
-    Stage,
     Transfer,
 )
 
@@ -141,10 +135,14 @@ def _state_changed(folding: Folding, event: StateChanged) -> None:
 @_on(InputQueued)
 def _queued(folding: Folding, event: InputQueued) -> None:
     turn_id = folding.turn.turn_id if folding.turn is not None else ""
-    accepted = QueuedInput(event.input_id, event.content, event.policy, event.key, turn_id)
+    accepted = QueuedInput(
+        event.input_id, event.content, event.policy, event.key, turn_id, event.run_id
+    )
     folding.queued = (*folding.queued, accepted)
     if event.key:
         folding.own_keys()[event.key] = KeyedInput(event.input_id, event.content)
+    if event.run_id:
+        folding.forget_run(event.run_id)
 
 
 @_on(InputWithdrawn)
@@ -251,35 +249,9 @@ def _discarded(folding: Folding, event: ModelCallDiscarded) -> None:
         folding.discarded_usage = folding.discarded_usage + (event.usage or Usage())
 
 
-@_on(ToolCallStarted)
-def _call_started(folding: Folding, event: ToolCallStarted) -> None:
-    if (turn := folding.turn) is not None:
-        calls = _staged(turn.calls, event.call_id, Running(event.attempt))
-        folding.turn = replace(turn, calls=calls).at_work(event.at)
-
-
-@_on(ToolResultRecorded)
-def _call_settled(folding: Folding, event: ToolResultRecorded) -> None:
-    if (turn := folding.turn) is None:
-        return
-    calls, call_id, name = turn.calls, event.call_id, ""
-    for each in calls:
-        if each.call.id == call_id:
-            name = each.call.name
-    message = ToolMessage(call_id, name, render(event.content), event.outcome)
-    if len(calls) == 1 and calls[0].call.id == call_id:  # as mostly
-        folding.said.append(message)
-        folding.turn = replace(turn, calls=(), recoveries=0).ticked(event.at)
-        return
-    calls = _staged(calls, call_id, Settled(message))
-    results = [each.stage.message for each in calls if isinstance(each.stage, Settled)]
-    if len(results) == len(calls):
-        folding.said += results
-        calls = ()
-    turn = replace(turn, calls=calls, recoveries=0)
-    folding.turn = turn.at_rest(event.at) if turn.is_paused else turn.ticked(event.at)
-
-
+_on(ToolCallStarted)(calling.started)
+_on(StepRecorded)(calling.step_taken)
+_on(ToolResultRecorded)(calling.settled)
 _on(ApprovalRequested)(deciding.requested)
 _on(ApprovalResolved)(deciding.resolved)
 _on(ApprovalWithdrawn)(deciding.withdrawn)
@@ -341,11 +313,13 @@ def _turn_finished(folding: Folding, event: TurnFinished) -> None:
         turn.steps,
         turn.usage,
         event.output,
+        turn.run_id,
         turn.agent,
     )
     if turn.agent != folding.active:  # an edit took out the place at which it took over
         folding.switch(turn.agent)
     folding.rekey(turn.inputs, folding.ended)
+    folding.end_run(turn, folding.ended)
 
 
 @_on(TurnFailed)
@@ -369,20 +343,17 @@ def _turn_aborted(folding: Folding, event: TurnAborted) -> None:
     else:
         _drop(folding, turn)
         length = folding.length
-        ended = EndedTurn(turn.turn_id, "aborted", length, length, turn.steps, turn.usage)
+        ended = EndedTurn(
+            turn.turn_id, "aborted", length, length, turn.steps, turn.usage, run_id=turn.run_id
+        )
         folding.rekey(turn.inputs, ended)
+        folding.end_run(turn, ended)
 
 
 def _drop(folding: Folding, turn: OpenTurn) -> None:
     folding.turn = None
     if folding.reaches(turn.base):
         folding.edit(turn.base)
-
-
-def _staged(calls: tuple[OpenCall, ...], call_id: str, stage: Stage) -> tuple[OpenCall, ...]:
-    return tuple(
-        [OpenCall(each.call, stage) if each.call.id == call_id else each for each in calls]
-    )
 
 
 _REQUESTED = Requested()

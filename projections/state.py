@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..events.approvals import Approval, OnExpiry, is_over
+from ..events.approvals import Approval
 from ..events.messages import (
     NO_USAGE,
     AssistantMessage,
@@ -21,73 +21,22 @@ from ..events.messages import (
     Usage,
 )
 from ..events.session import AgentConfigured, Budget, FinishReason, Owner, Status
+from .calls import Gated, OpenCall, Requested, Settled, TakenStep
 from .growing import Growing
 from .phases import Phase
 from .transcript import Transcript
 
 
-class Requested(Struct, frozen=True, gc=False, tag=True):
-    """The model asked for the call; nothing was done yet."""
-
-
-class Running(Struct, frozen=True, gc=False, tag=True):
-    """The call runs, for the ``attempt``-th time."""
-
-    attempt: int
-
-
-class InDoubt(Struct, frozen=True, gc=False, tag=True):
-    """The call ran when its node was lost: nobody knows how far it came."""
-
-    attempt: int
-
-
-class Gated(Struct, frozen=True, gc=False, tag=True):
-    """The call waits for a decision. ``attempts`` is how often it ran before: 0, or it is in
-    doubt."""
-
-    approval_id: str
-    attempts: int
-    requested_at: datetime
-    expires_at: datetime | None = None
-    on_expiry: OnExpiry = "reject"
-    path: tuple[str, ...] = ()
-
-    def is_over(self, at: datetime) -> bool:
-        """Whether the call is to be rejected by that time, as no decision came."""
-        return is_over(self.expires_at, self.on_expiry, at)
-
-
-class Approved(Struct, frozen=True, gc=False, tag=True):
-    """The call may run now. ``attempts`` is how often it ran before."""
-
-    attempts: int
-
-
-class Settled(Struct, frozen=True, gc=False, tag=True):
-    """The call has its result."""
-
-    message: ToolMessage
-
-
-Stage: TypeAlias = Requested | Gated | Approved | Running | InDoubt | Settled
-
-
-class OpenCall(Struct, frozen=True, gc=False):
-    """A call of the model turn that is being answered."""
-
-    call: ToolCall
-    stage: Stage
-
-
 class QueuedInput(Struct, frozen=True, gc=False):
-    """An accepted input. ``turn_id`` is the turn that was open then, if one was."""
+    """An accepted input. ``turn_id`` is the turn that was open then, if one was; ``run_id`` the
+    sender's name for the turn that it is to start."""
 
     input_id: str
     content: Content
     policy: Policy
     key: str = ""
     turn_id: str = ""
+    run_id: str = ""
 
 
 ABORTED = "aborted"
@@ -116,7 +65,8 @@ class OpenTurn(Struct, frozen=True, gc=False):
     that did not fit; ``recoveries`` counts the lost nodes since anything was recorded. Where the
     budget has a limit of time, ``active`` is how long the turn was active up to ``clock``, in
     seconds. ``agent`` is the one that goes on with the turn, ``handoff`` the hand-off to another
-    one, which is done once every call has its result."""
+    one, which is done once every call has its result. ``taken`` are the durable steps of the calls
+    without a result, as they were recorded: of two at one place, the later counts."""
 
     turn_id: str
     agent: str
@@ -138,6 +88,25 @@ class OpenTurn(Struct, frozen=True, gc=False):
     usage: Usage = NO_USAGE
     halt: Halt | None = None
     handoff: Transfer | None = None
+    taken: tuple[TakenStep, ...] = ()
+
+    def taken_by(self, call_id: str) -> tuple[TakenStep, ...]:
+        """The durable steps recorded of a call that has no result; of a run, where ``call_id`` is
+        empty."""
+        return tuple([each for each in self.taken if each.call_id == call_id])
+
+    def without_taken(self, *call_ids: str) -> OpenTurn:
+        """The turn without the durable steps of these calls: they have their results, or are not
+        the calls any more that took them."""
+        if not self.taken:
+            return self
+        return replace(self, taken=tuple([e for e in self.taken if e.call_id not in call_ids]))
+
+    def without_numbered(self, call_id: str) -> OpenTurn:
+        """The turn without those durable steps of a call that are known by their numbers alone:
+        its arguments are others now. A key still says what it said."""
+        taken = [each for each in self.taken if each.call_id != call_id or each.key]
+        return replace(self, taken=tuple(taken)) if len(taken) < len(self.taken) else self
 
     def active_at(self, at: datetime) -> float:
         """How long the turn was active by that time, in seconds; time in which it was paused,
@@ -236,11 +205,13 @@ class EndedTurn(Struct, frozen=True, gc=False):
     steps: int
     usage: Usage
     output: Any = None
+    run_id: str = ""
     agent: str = ""
 
 
 class KeyedInput(Struct, frozen=True, gc=False):
-    """The input that was sent with a key; ``ended`` is how its turn ended, if it did."""
+    """The input that was sent with a key, or that a run began with; ``ended`` is how its turn
+    ended, if it did."""
 
     input_id: str
     content: Content
@@ -285,8 +256,8 @@ class SessionState(Struct, frozen=True, gc=False):
     """The fold of a session's stream. ``transcript`` includes the open turn's messages;
     ``ended`` is the last turn that joined the conversation; ``starts`` are the places in the
     transcript at which turns begin; ``edits`` are the changes of it that were no growth;
-    ``carried`` is what a context policy carries over;
-    ``unfolded`` is the topic of the first event this version can't fold. ``agent`` is the one
+    ``carried`` is what a context policy carries over; ``runs`` are the runs that ended, by their
+    ids; ``unfolded`` is the topic of the first event this version can't fold. ``agent`` is the one
     that the session began with, ``switches`` say where another one took its place."""
 
     agent: str = ""
@@ -307,6 +278,17 @@ class SessionState(Struct, frozen=True, gc=False):
     edits: Growing[Edit] = Growing()
     switches: Growing[Switch] = Growing()
     carried: Carried | None = None
+    runs: Mapping[str, KeyedInput] = {}
+
+    def run(self, run_id: str) -> KeyedInput | None:
+        """The run that this id names by now: it is open, waits, or has ended; None where it is not
+        known."""
+        turn = self.turn
+        inputs = turn.inputs if turn is not None and turn.run_id == run_id else self.queued
+        for each in inputs:
+            if each.run_id == run_id:
+                return KeyedInput(each.input_id, each.content)
+        return self.runs.get(run_id)
 
     @property
     def active(self) -> str:

@@ -27,7 +27,7 @@ from ...projections import (
     SessionState,
     Settled,
 )
-from ...projections.state import Stage
+from ...projections.calls import Stage
 from .summaries import call_text, content_text
 from .text import printable, printable_lines
 
