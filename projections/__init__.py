@@ -5,7 +5,6 @@ nothing else. This layer imports ``events`` only.
 """
 
 from .auditing import Audit, Breach
-from .calls import Approved, Gated, InDoubt, OpenCall, Requested, Running, Settled, Stage, TakenStep
 from .checkpoint import Checkpoint, Step, checkpoints, last_settled, steps
 from .comparing import (
     ArgumentDrift,
@@ -18,6 +17,21 @@ from .comparing import (
     compare_trajectories,
 )
 from .growing import Growing
+from .open_turn import (
+    Approved,
+    Gated,
+    Halt,
+    InDoubt,
+    OpenCall,
+    OpenTurn,
+    QueuedInput,
+    Requested,
+    Running,
+    Settled,
+    Stage,
+    TakenStep,
+    Transfer,
+)
 from .phases import TRANSITIONS, Phase, check_transition
 from .read_model import MemoryRows, ReadModel, Rows, project
 from .session import evolve, fold
@@ -28,13 +42,9 @@ from .state import (
     Decided,
     Edit,
     EndedTurn,
-    Halt,
     KeyedInput,
-    OpenTurn,
-    QueuedInput,
     SessionState,
     Switch,
-    Transfer,
 )
 from .trajectory import Course, Trajectory, TrajectoryCall, TrajectoryStep, course, trajectory_steps
 from .transcript import Transcript, check_transcript

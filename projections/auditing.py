@@ -30,10 +30,16 @@ from ..events.session import (
     TurnStarted,
     UnknownEvent,
 )
-from .calls import Running, Settled
+from .open_turn import (
+    Running,
+    Settled,
+)
 from .phases import TRANSITIONS, check_transition
 from .session import evolve
-from .state import INITIAL, SessionState
+from .state import (
+    INITIAL,
+    SessionState,
+)
 from .transcript import Transcript
 
 RuleKind: TypeAlias = Literal["transition", "pairing", "approval", "erasure"]
@@ -156,12 +162,12 @@ def _unpaired(before: SessionState, event: SessionEvent) -> str:
                 return f"call {call_id!r} is not open"
             if isinstance(found[0], Settled):
                 return f"call {call_id!r} has its result already"
-        case AgentHandedOff():
-            return _misled(before, event)
         case StepRecorded(call_id=call_id) if turn is not None:
             running = [each.call.id for each in turn.calls if isinstance(each.stage, Running)]
             if call_id not in running and (call_id or turn.calls):
                 return f"a step of call {call_id!r} is recorded, which does not run"
+        case AgentHandedOff():
+            return _misled(before, event)
         case _:
             pass
     return ""

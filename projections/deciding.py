@@ -7,9 +7,18 @@ from msgspec.structs import replace
 from ..events.frozen import frozen
 from ..events.messages import ToolCall
 from ..events.session import ApprovalRequested, ApprovalResolved, ApprovalWithdrawn
-from .calls import Approved, Gated, InDoubt, OpenCall, Requested, Stage
 from .folding import Folding
-from .state import Decided
+from .open_turn import (
+    Approved,
+    Gated,
+    InDoubt,
+    OpenCall,
+    Requested,
+    Stage,
+)
+from .state import (
+    Decided,
+)
 
 
 def requested(folding: Folding, event: ApprovalRequested) -> None:

@@ -28,9 +28,19 @@ from ..events.session import (
     SessionRewound,
     ToolResultsTrimmed,
 )
-from .calls import OpenCall, Requested, Settled
 from .folding import Folding
-from .state import FORKED, Halt, OpenTurn, SessionState, Switch
+from .open_turn import (
+    FORKED,
+    Halt,
+    OpenCall,
+    OpenTurn,
+    Requested,
+    Settled,
+)
+from .state import (
+    SessionState,
+    Switch,
+)
 from .transcript import check_transcript
 from .trimming import shortened
 
@@ -109,10 +119,9 @@ def _rebased(turn: OpenTurn, before: Sequence[Message], messages: Sequence[Messa
     stages = [OpenCall(call, known.get(call.id, Requested())) for call in calls]
     same = {each.call.id: each.call for each in turn.calls}
     others = [each.call_id for each in turn.taken if same.get(each.call_id) not in calls]
-    same_calls = bool(calls) and calls == tuple(same.values())
+    same_calls = bool(calls) and calls == tuple([each.call for each in turn.calls])
     handoff = turn.handoff if as_before or same_calls else None
-    turn = turn.without_taken(*others)
-    return replace(turn, base=start, calls=tuple(stages), handoff=handoff)
+    return replace(turn.without_taken(*others), base=start, calls=tuple(stages), handoff=handoff)
 
 
 def _give_result(folding: Folding, event: ForkPatched) -> bool:

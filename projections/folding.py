@@ -11,14 +11,16 @@ from msgspec.structs import replace
 from ..events.messages import AssistantMessage, Message, ToolCall, Usage
 from ..events.session import AgentConfigured
 from .growing import Growing
+from .open_turn import (
+    OpenTurn,
+    QueuedInput,
+)
 from .state import (
     Carried,
     Decided,
     Edit,
     EndedTurn,
     KeyedInput,
-    OpenTurn,
-    QueuedInput,
     SessionState,
     Switch,
 )

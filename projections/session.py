@@ -15,9 +15,11 @@ from ..events.frozen import frozen
 from ..events.messages import (
     AssistantMessage,
     ToolCall,
+    ToolMessage,
     Usage,
     UserMessage,
 )
+from ..events.rendering import render
 from ..events.session import (
     AgentConfigured,
     AgentDriftDetected,
@@ -51,20 +53,25 @@ from ..events.session import (
     TurnStarted,
     UnknownEvent,
 )
-from . import calling, deciding, editing
-from .calls import InDoubt, OpenCall, Requested, Running, Stage
+from . import deciding, editing, ending
 from .folding import Folding
-from .state import (
-    ABORTED,
-    INITIAL,
-    Carried,
-    EndedTurn,
-    Halt,
-    KeyedInput,
+from .open_turn import (
+    InDoubt,
+    OpenCall,
     OpenTurn,
     QueuedInput,
-    SessionState,
+    Requested,
+    Running,
+    Settled,
+    Stage,
+    TakenStep,
     Transfer,
+)
+from .state import (
+    INITIAL,
+    Carried,
+    KeyedInput,
+    SessionState,
 )
 
 
@@ -116,6 +123,9 @@ def _started(folding: Folding, event: SessionStarted) -> None:
         editing.forked(folding)
 
 
+_on(TurnFinished)(_edited(ending.finished))
+_on(TurnFailed)(ending.failed)
+_on(TurnAborted)(ending.aborted)
 _on(ForkPatched)(_edited(editing.patched))
 _on(SessionRewound)(_edited(editing.rewound))
 _on(SessionCleared)(_edited(editing.cleared))
@@ -249,9 +259,52 @@ def _discarded(folding: Folding, event: ModelCallDiscarded) -> None:
         folding.discarded_usage = folding.discarded_usage + (event.usage or Usage())
 
 
-_on(ToolCallStarted)(calling.started)
-_on(StepRecorded)(calling.step_taken)
-_on(ToolResultRecorded)(calling.settled)
+@_on(ToolCallStarted)
+def _call_started(folding: Folding, event: ToolCallStarted) -> None:
+    if (turn := folding.turn) is not None:
+        calls = _staged(turn.calls, event.call_id, Running(event.attempt))
+        folding.turn = replace(turn, calls=calls).at_work(event.at)
+
+
+@_on(StepRecorded)
+def _step_taken(folding: Folding, event: StepRecorded) -> None:
+    if (turn := folding.turn) is not None:
+        step = TakenStep(
+            event.call_id,
+            event.name,
+            event.arguments_digest,
+            frozen(event.value),
+            event.position,
+            event.key,
+            event.scope,
+        )
+        folding.turn = replace(turn, taken=(*turn.taken, step), recoveries=0).ticked(event.at)
+
+
+@_on(ToolResultRecorded)
+def _call_settled(folding: Folding, event: ToolResultRecorded) -> None:
+    if (turn := folding.turn) is None:
+        return
+    calls, call_id, name = turn.calls, event.call_id, ""
+    if turn.taken:
+        turn = turn.without_taken(call_id)
+    for each in calls:
+        if each.call.id == call_id:
+            name = each.call.name
+    message = ToolMessage(call_id, name, render(event.content), event.outcome)
+    if len(calls) == 1 and calls[0].call.id == call_id:  # as mostly
+        folding.said.append(message)
+        folding.turn = replace(turn, calls=(), recoveries=0).ticked(event.at)
+        return
+    calls = _staged(calls, call_id, Settled(message))
+    results = [each.stage.message for each in calls if isinstance(each.stage, Settled)]
+    if len(results) == len(calls):
+        folding.said += results
+        calls = ()
+    turn = replace(turn, calls=calls, recoveries=0)
+    folding.turn = turn.at_rest(event.at) if turn.is_paused else turn.ticked(event.at)
+
+
 _on(ApprovalRequested)(deciding.requested)
 _on(ApprovalResolved)(deciding.resolved)
 _on(ApprovalWithdrawn)(deciding.withdrawn)
@@ -297,63 +350,10 @@ def _output_refused(folding: Folding, event: OutputRefused) -> None:
     folding.turn = replace(turn, refused=turn.refused + 1).at_work(event.at)
 
 
-@_on(TurnFinished)
-def _turn_finished(folding: Folding, event: TurnFinished) -> None:
-    if (turn := folding.turn) is None:
-        return
-    if turn.calls:
-        _unfolded(folding, event)
-        return
-    folding.turn = None
-    folding.ended = EndedTurn(
-        turn.turn_id,
-        event.finish_reason,
-        turn.base,
-        folding.length,
-        turn.steps,
-        turn.usage,
-        event.output,
-        turn.run_id,
-        turn.agent,
+def _staged(calls: tuple[OpenCall, ...], call_id: str, stage: Stage) -> tuple[OpenCall, ...]:
+    return tuple(
+        [OpenCall(each.call, stage) if each.call.id == call_id else each for each in calls]
     )
-    if turn.agent != folding.active:  # an edit took out the place at which it took over
-        folding.switch(turn.agent)
-    folding.rekey(turn.inputs, folding.ended)
-    folding.end_run(turn, folding.ended)
-
-
-@_on(TurnFailed)
-def _turn_failed(folding: Folding, event: TurnFailed) -> None:
-    if (turn := folding.turn) is None:
-        return
-    if event.kept:
-        folding.turn = replace(turn.at_rest(event.at), halt=Halt(event.code, event.error))
-    else:
-        _drop(folding, turn)
-        folding.rekey(turn.inputs, None)
-
-
-@_on(TurnAborted)
-def _turn_aborted(folding: Folding, event: TurnAborted) -> None:
-    if (turn := folding.turn) is None:
-        return
-    if event.kept:
-        stopped = Halt(ABORTED, "the turn was stopped")
-        folding.turn = replace(turn.at_rest(event.at), halt=stopped)
-    else:
-        _drop(folding, turn)
-        length = folding.length
-        ended = EndedTurn(
-            turn.turn_id, "aborted", length, length, turn.steps, turn.usage, run_id=turn.run_id
-        )
-        folding.rekey(turn.inputs, ended)
-        folding.end_run(turn, ended)
-
-
-def _drop(folding: Folding, turn: OpenTurn) -> None:
-    folding.turn = None
-    if folding.reaches(turn.base):
-        folding.edit(turn.base)
 
 
 _REQUESTED = Requested()

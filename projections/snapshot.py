@@ -18,9 +18,15 @@ from msgspec.structs import replace
 from ..events.frozen import frozen, thawed
 from ..events.messages import AssistantMessage, Message, ToolCall
 from ..events.values import is_json
-from .calls import OpenCall
 from .growing import Growing
-from .state import Edit, SessionState, Switch
+from .open_turn import (
+    OpenCall,
+)
+from .state import (
+    Edit,
+    SessionState,
+    Switch,
+)
 from .transcript import Transcript
 from .usage import SessionUsage
 

@@ -10,8 +10,12 @@ from msgspec import Struct
 from ..events.approvals import Approval
 from ..events.messages import Content, Message, ToolCall
 from ..events.session import Status
-from .calls import Settled
-from .state import SessionState
+from .open_turn import (
+    Settled,
+)
+from .state import (
+    SessionState,
+)
 from .usage import SessionUsage
 
 

@@ -27,7 +27,9 @@ from ...projections import (
     SessionState,
     Settled,
 )
-from ...projections.calls import Stage
+from ...projections.open_turn import (
+    Stage,
+)
 from .summaries import call_text, content_text
 from .text import printable, printable_lines
 

@@ -10,7 +10,6 @@ from msgspec.structs import asdict
 from ...events.messages import Content, FilePart, ImagePart, Part, TextPart, ToolCall
 from ...events.session import (
     AgentConfigured,
-    AgentHandedOff,
     AnyEvent,
     ForkOrigin,
     ForkPatched,
@@ -38,8 +37,6 @@ def summary(event: AnyEvent) -> str:
             return _begun(event)
         case AgentConfigured(name=name, model=model, tools=tools):
             return f"{name}: model {model}, tools {_listed(tool.name for tool in tools)}"
-        case AgentHandedOff(source=source, target=target, applied=applied):
-            return f"{target} {'goes' if applied else 'is to go'} on in place of {source}"
         case InputQueued(content=content):
             return content_text(content)
         case TurnStarted() | TurnResumed():
