@@ -14,8 +14,11 @@ from turnstream.actors import (
     Agent,
     AgentChanged,
     Handoff,
+    Hooks,
+    Rest,
     Session,
     Shrunk,
+    Stretch,
     tool,
 )
 from turnstream.actors.testing import ScriptedModel, call
@@ -384,3 +387,36 @@ def test_whoever_follows_the_turn_is_told_who_goes_on() -> None:
     assert kinds[1:6] == ["model.turn", "tool.result", "agent.changed", "text.delta", "model.turn"]
     (changed,) = [each for each in items if isinstance(each, AgentChanged)]
     assert (changed.agent, changed.turn_id) == ("b", "turn-1")
+
+
+class Following(Hooks):
+    """Keeps what it is told of."""
+
+    def __init__(self) -> None:
+        self.events: list[str] = []
+        self.rests: list[tuple[str, str, bool]] = []
+
+    def on_event(self, session_id: str, version: int, event: Any) -> None:
+        self.events.append(event.__struct_config__.tag)
+
+    def on_rest(self, stretch: Stretch, rest: Rest) -> None:
+        self.rests.append((stretch.agent, rest.reason, stretch.resumed))
+
+
+@pytest.mark.parametrize("hears", ["a", "b", "ab"])
+def test_hooks_are_those_of_the_agent_that_goes_on(hears: str) -> None:
+    told = {name: Following() for name in "ab"}
+    hooks = {name: [told[name]] if name in hears else [] for name in "ab"}
+    b = Agent("b", model=ScriptedModel(["b", "b again"]), hooks=hooks["b"])
+    a = Agent("a", model=ScriptedModel([[call("transfer_to_b")]]), handoffs=[b], hooks=hooks["a"])
+    with ActorSystem(a) as system:
+        session = system.session("s")
+        session.send("x").result(WAIT)
+        session.send("y").result(WAIT)
+    if "a" in hears:
+        assert told["a"].rests == [("a", "handed-over", False)]
+        assert told["a"].events[-2:] == ["agent_configured", "agent_handed_off"]
+    if "b" in hears:
+        assert told["b"].rests == [("b", "finished", True), ("b", "finished", False)]
+        assert told["b"].events[:2] == ["model_turn_recorded", "turn_finished"]
+        assert told["b"].events.count("model_turn_recorded") == 2
