@@ -86,6 +86,18 @@ class Roster:
                 )
 
 
+def team(agent: Agent) -> Mapping[str, Agent]:
+    """An agent and those that it brings along, each by its name and its aliases."""
+    found: dict[str, Agent] = {}
+    waiting = [agent]
+    while waiting:
+        each = waiting.pop()
+        if each not in found.values():
+            found |= dict.fromkeys((each.name, *each.aliases), each)
+            waiting += [other for other, _ in reached(each)]
+    return found
+
+
 def reached(agent: Agent) -> Iterator[tuple[Agent, str]]:
     """The agents that one brings along, and in what place each is found."""
     for handoff in agent.targets:

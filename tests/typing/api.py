@@ -234,6 +234,7 @@ def inspecting(session: Session) -> None:
     assert_type(session.messages, Sequence[Message])
     assert_type(session.usage, Usage)
     assert_type(session.version, int)
+    assert_type(session.active_agent, str)
     assert_type(session.resume(), Turn | None)
     if pending := session.pending():
         assert_type(pending, Pending)
