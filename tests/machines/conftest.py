@@ -9,5 +9,5 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 pytest.register_assert_rewrite(
-    "decisions", "guarantees", "sessions", "spending", "storing", "travels", "witnessed"
+    "decisions", "guarantees", "naming", "sessions", "spending", "storing", "travels", "witnessed"
 )
