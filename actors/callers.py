@@ -10,11 +10,14 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from ..events.errors import (
+    ContextTooLong,
     InvalidModelTurn,
     InvalidOutput,
     ModelFailed,
+    ModelRefused,
     ModelStreamEnded,
     ModelTimedOut,
+    ModelUnavailable,
     NothingUnfinished,
     TurnError,
     TurnstreamError,
@@ -61,7 +64,16 @@ from .waiting import Promise
 
 _ERRORS: dict[str, type[TurnError]] = {
     error.code: error
-    for error in (InvalidModelTurn, InvalidOutput, ModelFailed, ModelStreamEnded, ModelTimedOut)
+    for error in (
+        ContextTooLong,
+        InvalidModelTurn,
+        InvalidOutput,
+        ModelFailed,
+        ModelRefused,
+        ModelStreamEnded,
+        ModelTimedOut,
+        ModelUnavailable,
+    )
 }
 
 
@@ -226,6 +238,8 @@ class Callers:
             session_id=self._session_id,
             turn_id=event.turn_id,
         )
+        if isinstance(error, ModelUnavailable) and isinstance(self.cause, ModelUnavailable):
+            error.retry_after = self.cause.retry_after
         error.__cause__, self.cause = self.cause, None
         return error
 

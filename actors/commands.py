@@ -11,7 +11,7 @@ from msgspec import Struct
 from ..events.approvals import OnExpiry
 from ..events.messages import Content, Message, ModelTurn, Outcome, Policy, ToolCall, Usage
 from ..events.session import AgentConfigured, Budget, Owner
-from ..projections import Carried, SessionState
+from ..projections import Carried, SessionState, TakenStep
 from .outputs import Fits, Unfit
 
 OnCrash: TypeAlias = Literal["rerun", "fail", "ask"]
@@ -142,6 +142,14 @@ class ToolReturned(Struct, frozen=True, gc=False):
     content: Any
 
 
+class RecordStep(Struct, frozen=True, gc=False):
+    """Record a durable step that a call's ``attempt`` took."""
+
+    turn_id: str
+    attempt: int
+    step: TakenStep
+
+
 Command: TypeAlias = (
     Submit
     | Continue
@@ -158,6 +166,7 @@ Command: TypeAlias = (
     | ModelAnswered
     | ModelBroke
     | ToolReturned
+    | RecordStep
 )
 LateCommand: TypeAlias = Callable[[], Command]
 """A command about an input whose id is known for sure when its sender was answered."""
@@ -177,8 +186,9 @@ class Rules(Struct, frozen=True):
     ``refusal`` says why a call can't be run (unknown tool, arguments that do not fit), or None;
     ``gate`` what decision it needs, or None; ``gates`` are those of calls in doubt, by tool.
     ``output`` says whether a final answer fits, where it is to, and ``output_retries`` how often
-    the model may answer again. ``for_turn`` gives the rules of a turn that begins or goes on,
-    where they are chosen then.
+    the model may answer again. ``model_retries`` is how often a model call of one step is repeated
+    that broke. ``for_turn`` gives the rules of a turn that begins or goes on, where they are chosen
+    then.
     """
 
     configured: AgentConfigured
@@ -193,6 +203,7 @@ class Rules(Struct, frozen=True):
     for_turn: Callable[[SessionState, str], Rules] | None = None
     output: Callable[[str], Fits | Unfit] | None = None
     output_retries: int = 0
+    model_retries: int = 2
 
 
 class Stamp(Struct, frozen=True, gc=False):

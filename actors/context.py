@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
-from ..events.errors import InvalidModelTurn
+from ..events.errors import ModelFailed
 from ..events.messages import Message, ModelTurn, UserMessage
 from ..events.values import plain
 from ..projections import Carried
@@ -92,11 +92,14 @@ class Shrinking:
 
 
 def _shrunk(view: Any, context: Context, request: ModelRequest, show: Show) -> ModelRequest:
-    """The request with the view in it. Raises ``InvalidTranscript`` and ``Unstorable``."""
+    """The request with the view in it.
+
+    Raises ``InvalidTranscript``, ``ModelFailed`` and ``Unstorable``.
+    """
     if not isinstance(view, Shrunk):
         view = Shrunk(view)
     if not isinstance(view.messages, Sequence) or isinstance(view.messages, str):
-        raise InvalidModelTurn(
+        raise ModelFailed(
             f"a context policy returns messages or Shrunk(messages), not "
             f"{type(view.messages).__name__}"
         )
@@ -105,7 +108,7 @@ def _shrunk(view: Any, context: Context, request: ModelRequest, show: Show) -> M
         most = len(context.messages)
         covers = most if view.covers is None else view.covers
         if type(covers) is not int or not 0 <= covers <= most:
-            raise InvalidModelTurn(f"Shrunk.covers must be 0 to {most}, not {covers!r}")
+            raise ModelFailed(f"Shrunk.covers must be 0 to {most}, not {covers!r}")
         show(Carried(plain(view.carried, "carried"), covers))
     return replace(request, messages=view.messages)
 

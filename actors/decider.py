@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..events.errors import InvalidAgent, SessionReadOnly
+from ..events.errors import InvalidAgent, ModelStreamEnded, SessionReadOnly
 from ..events.messages import AssistantMessage, ToolCall
 from ..events.session import (
     ContextCarried,
+    Discarded,
     FinishReason,
     ModelTurnRecorded,
     ToolCallStarted,
@@ -41,6 +42,7 @@ from .commands import (
     LookAtTheClock,
     ModelAnswered,
     ModelBroke,
+    RecordStep,
     Resolve,
     Resume,
     Rewind,
@@ -56,9 +58,8 @@ from .draft import Decision, Draft, configure, resume
 from .editing import edit
 from .inputs import apply_joinable, go_on_from, submit, withdraw
 from .runs import goes_on, submit_run
+from .stepping import record_step
 from .stopping import abort, discard, fail
-
-STREAM_RETRIES = 1
 
 
 def decide(state: SessionState, command: Command, rules: Rules, stamp: Stamp) -> Decision:
@@ -68,7 +69,8 @@ def decide(state: SessionState, command: Command, rules: Rules, stamp: Stamp) ->
     ``TurnTakenOver`` where a younger node runs the turn, ``InputConflict`` and
     ``InvalidTranscript`` where an input is not what it claims to be, ``RunExists`` and
     ``RunNotFound`` where a run id does not name what it is to name,
-    ``SessionAwaitingApproval`` where a decision comes first, and what ``resolve`` raises.
+    ``SessionAwaitingApproval`` where a decision comes first, and what ``resolve`` and
+    ``record_step`` raise.
     """
     if state.unfolded:
         raise SessionReadOnly(
@@ -91,10 +93,8 @@ def decide(state: SessionState, command: Command, rules: Rules, stamp: Stamp) ->
 
 def _carry_out(draft: Draft, command: Command) -> None:
     match command:
-        case Submit(run_id=run_id) if run_id:
-            submit_run(draft, command)
         case Submit():
-            submit(draft, command)
+            (submit_run if command.run_id else submit)(draft, command)
         case Continue():
             go_on_from(draft, command)
         case Resume():
@@ -113,6 +113,8 @@ def _carry_out(draft: Draft, command: Command) -> None:
             edit(draft, command)
         case ModelAnswered() | ModelBroke() | ToolReturned():
             _come_back(draft, command)
+        case RecordStep():
+            record_step(draft, command)
 
 
 def _come_back(draft: Draft, command: ModelAnswered | ModelBroke | ToolReturned) -> None:
@@ -160,9 +162,12 @@ def _model_broke(draft: Draft, command: ModelBroke) -> None:
     if not _awaits_model(draft, command):
         return
     _carry(draft, command)
-    again = command.transient and draft.turn.broken < STREAM_RETRIES
+    again = command.transient and draft.turn.broken < draft.rules.model_retries
     if again or command.usage is not None:
-        draft.discard_call("stream-ended" if command.transient else "failed", command.usage)
+        reason: Discarded = "retried" if again else "failed"
+        if command.code == ModelStreamEnded.code:
+            reason = "stream-ended"
+        draft.discard_call(reason, command.usage)
     if not again:
         fail(draft, command.code, command.error)
 

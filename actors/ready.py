@@ -79,6 +79,7 @@ class ReadyAgent:
             keep_failed,
             output=None if self.output is None else self.output.check,
             output_retries=agent.output_retries,
+            model_retries=agent.model_retries,
         )
 
     def asking(

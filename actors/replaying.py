@@ -25,8 +25,8 @@ from ..events.messages import (
 from ..projections import TrajectoryCall, TrajectoryStep
 from ..projections.comparing import Leniency, StepDrift, same_step, step_drift
 from .agent import Agent
-from .calls import model_command
 from .commands import ModelAnswered, ModelBroke
+from .completions import model_command
 from .effects import Effects, Settled
 from .fixtures import Fixture, Replayable, fixtures_of
 from .gate import Gate

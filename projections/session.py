@@ -41,6 +41,7 @@ from ..events.session import (
     SessionRewound,
     SessionStarted,
     StateChanged,
+    StepRecorded,
     ToolCallStarted,
     ToolResultRecorded,
     ToolResultsTrimmed,
@@ -69,6 +70,7 @@ from .state import (
     SessionState,
     Settled,
     Stage,
+    TakenStep,
 )
 
 
@@ -196,7 +198,7 @@ def _turn_resumed(folding: Folding, event: TurnResumed) -> None:
         owner=event.owner,
         halt=None,
         discarded=0,
-        broken=0,
+        broken=0 if turn.halt is not None else turn.broken,
         refused=0,
         recoveries=turn.recoveries + (turn.halt is None and not turn.is_paused),
         fingerprint=event.fingerprint or turn.fingerprint,
@@ -239,10 +241,13 @@ def _frozen_call(call: ToolCall) -> ToolCall:
     return ToolCall(call.id, call.name, frozen(call.arguments), call.malformed)
 
 
+_BROKEN = ("stream-ended", "retried")
+
+
 @_on(ModelCallDiscarded)
 def _discarded(folding: Folding, event: ModelCallDiscarded) -> None:
     if (turn := folding.turn) is not None:
-        broken = turn.broken + (event.reason == "stream-ended")
+        broken = turn.broken + (event.reason in _BROKEN)
         turn = replace(turn, discarded=turn.discarded + 1, broken=broken)
         folding.turn = turn.ticked(event.at)
         folding.discarded_usage = folding.discarded_usage + (event.usage or Usage())
@@ -255,11 +260,28 @@ def _call_started(folding: Folding, event: ToolCallStarted) -> None:
         folding.turn = replace(turn, calls=calls).at_work(event.at)
 
 
+@_on(StepRecorded)
+def _step_taken(folding: Folding, event: StepRecorded) -> None:
+    if (turn := folding.turn) is not None:
+        step = TakenStep(
+            event.call_id,
+            event.name,
+            event.arguments_digest,
+            frozen(event.value),
+            event.position,
+            event.key,
+            event.scope,
+        )
+        folding.turn = replace(turn, taken=(*turn.taken, step), recoveries=0).ticked(event.at)
+
+
 @_on(ToolResultRecorded)
 def _call_settled(folding: Folding, event: ToolResultRecorded) -> None:
     if (turn := folding.turn) is None:
         return
     calls, call_id, name = turn.calls, event.call_id, ""
+    if turn.taken:
+        turn = turn.without_taken(call_id)
     for each in calls:
         if each.call.id == call_id:
             name = each.call.name
