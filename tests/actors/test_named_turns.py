@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import Struct
 from sending import events
 from telling import WAIT, Run, failed, refused, told
 
-from turnstream.actors import tool
-from turnstream.actors.testing import call, said
+from turnstream.actors import ActorSystem, Agent, tool
+from turnstream.actors.testing import ScriptedModel, call, said
 from turnstream.events import (
     InputConflict,
     InputQueued,
@@ -176,3 +178,39 @@ class TestForks:
 
         assert ours.result(WAIT).text == "here"
         assert fork.send((), run_id="r").result(WAIT).text == "in the fork"
+
+
+class Verdict(Struct):
+    good: bool
+
+
+class TestLater:
+    """A run that has ended is told by what was recorded, whatever there is by then."""
+
+    def test_without_the_tools_that_it_called(self, run: Run, tmp_path: Path) -> None:
+        store = f"sqlite:///{tmp_path}/kept.db"
+        system = run([[call("add", a=1, b=2)], "three"], on=store)
+        first = system.session("s").send("a", run_id="r").result(WAIT)
+        system.close()
+        later = run([], on=store, tools=[], on_agent_drift="error")
+
+        assert told(later.session("s").send("a", run_id="r").result(WAIT)) == told(first)
+
+    def test_with_its_typed_answer(self, tmp_path: Path) -> None:
+        results = []
+        for script in (['{"good": true}'], []):
+            agent = Agent("judge", model=ScriptedModel(script), output_type=Verdict)
+            with ActorSystem(agent, store=f"sqlite:///{tmp_path}/kept.db") as system:
+                results.append(system.session("s").send("a", run_id="r").result(WAIT))
+
+        assert [each.output for each in results] == [Verdict(good=True)] * 2
+
+    def test_when_its_words_are_erased_to_whoever_does_not_repeat_them(self, run: Run) -> None:
+        session = run(["one"]).session("s")
+        first = session.send("a", run_id="r").result(WAIT)
+        words = [e.version for e in session.events() if isinstance(e.event, InputQueued)]
+        assert session.erase(words).result(WAIT) == 1
+        refused(InputConflict, lambda: session.send("a", run_id="r"))
+        again = session.send((), run_id="r").result(WAIT)
+
+        assert (again.text, again.turn_id) == ("one", first.turn_id)
