@@ -25,6 +25,7 @@ from ..events.errors import (
 )
 from ..events.messages import NO_USAGE, AssistantMessage
 from ..events.session import (
+    AgentHandedOff,
     AnyEvent,
     ApprovalRequested,
     InputApplied,
@@ -49,6 +50,7 @@ from .commands import Command, Continue, Discard, Submit, Trim, Withdraw
 from .draft import Decision
 from .feed import Feed
 from .results import (
+    AgentChanged,
     ApprovalShown,
     InputJoined,
     InputShown,
@@ -84,7 +86,7 @@ class Callers:
     the completion that is being decided, to be chained. ``typed`` makes a recorded output of
     the agent's type."""
 
-    def __init__(self, session_id: str, typed: Callable[[Any], Any]) -> None:
+    def __init__(self, session_id: str, typed: Callable[[str, Any], Any]) -> None:
         self._session_id, self._typed = session_id, typed
         self._waiters: dict[str, list[Turn]] = {}
         self._joined: list[Turn] = []
@@ -203,7 +205,7 @@ class Callers:
             ended.base,
             ended.steps,
             ended.usage,
-            output=None if ended.output is None else self._typed(ended.output),
+            output=None if ended.output is None else self._typed(ended.agent, ended.output),
             run_id=ended.run_id,
         )
 
@@ -342,5 +344,7 @@ def _item(
             return InputShown(turn_id, version, input_id, event.content, event.policy)
         case InputApplied(turn_id=turn_id, input_id=input_id):
             return InputJoined(turn_id, version, input_id)
+        case AgentHandedOff(turn_id=turn_id, target=target, applied=True):
+            return AgentChanged(turn_id, version, target)
         case _:
             return None

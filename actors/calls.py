@@ -133,7 +133,7 @@ class Calls:
 
         def begin() -> Running:
             return self._effects.run(
-                ready.asking(request, state.starts, state.carried, show),
+                ready.asking(request, state.starts, state.carried_over, show),
                 is_async=ready.model_is_async,
                 gate=call.gate,
                 opens="result",

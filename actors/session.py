@@ -32,6 +32,7 @@ from . import refusals
 from .attempts import Attempt, Commit
 from .callers import Callers
 from .calls import Call, Calls
+from .cast import Cast
 from .commands import Command, Continue, Look, LookAtTheClock, RecordStep, Resume, Stamp, Submit
 from .decider import decide
 from .draft import Decision
@@ -39,7 +40,7 @@ from .inputs import steers
 from .letters import Asked, Asker, Committed, Completed, Drain, Heed, IdleFor, Message
 from .mailbox import Envelope
 from .pooled import PooledActor
-from .ready import Cast, ReadyAgent
+from .ready import ReadyAgent
 from .recording import Known, append_after, read_news, read_on
 from .removing import Delete, Erase, Removal, remove
 from .snapshotting import next_due, take_snapshot
@@ -60,8 +61,8 @@ class SessionActor(PooledActor):
     def __init__(self, session_id: str, runtime: Runtime) -> None:
         super().__init__()
         self._id, self._runtime = session_id, runtime
-        self._callers = Callers(session_id, lambda output: runtime.agent(self._agent).typed(output))
-        self._cast = Cast(session_id)
+        self._cast = Cast(session_id, runtime.agent)
+        self._callers = Callers(session_id, self._cast.typed)
         ask = partial(runtime.ask, session_id, self.actor_inbox)
         self._calls = Calls(session_id, runtime.effects, self._post, ask)
         self._agent = self._tenant = ""
@@ -144,10 +145,7 @@ class SessionActor(PooledActor):
             self._loaded = True
             self._set_alarm()
             self._snapshot_due = next_due(self._known.begun)
-        if self._state.agent:
-            self._agent = self._state.agent
-        else:
-            self._agent, self._tenant = asked.agent, asked.tenant
+        self._agent, self._tenant = asked.agent, asked.tenant
 
     def _check_room(self, command: Command) -> None:
         limit = self._runtime.mailbox_limit
@@ -196,8 +194,7 @@ class SessionActor(PooledActor):
     def _decide(self, attempt: Attempt) -> None:
         stamp = self._stamp(silenced=attempt.silenced)
         try:
-            agent, turn = self._runtime.agent(self._agent), self._state.turn
-            rules = self._cast.rules(agent, turn)
+            rules = self._cast.rules(self._state, self._agent)
             decision = decide(self._state, attempt.command, rules, stamp)
         except SessionError:
             if not self._is_news_for(attempt):
@@ -357,7 +354,7 @@ class SessionActor(PooledActor):
 
     @property
     def _ready(self) -> ReadyAgent:
-        return self._cast.ready(self._runtime.agent(self._agent), self._state.turn)
+        return self._cast.active(self._state, self._agent)
 
     def _post(self, command: Command, call: Call, cause: BaseException | None) -> None:
         self._runtime.post(self.actor_inbox, Envelope(Completed(command, call, cause)))
