@@ -10,7 +10,7 @@ from msgspec import Struct
 from sending import events
 from telling import WAIT, Run, failed, refused, told
 
-from turnstream.actors import ActorSystem, Agent, tool
+from turnstream.actors import ActorSystem, Agent, Hooks, tool
 from turnstream.actors.testing import ScriptedModel, call, said
 from turnstream.events import (
     InputConflict,
@@ -204,6 +204,25 @@ class TestLater:
                 results.append(system.session("s").send("a", run_id="r").result(WAIT))
 
         assert [each.output for each in results] == [Verdict(good=True)] * 2
+
+    def test_without_telling_any_hook_again(self, tmp_path: Path) -> None:
+        heard: list[list[str]] = []
+
+        class Listens(Hooks):
+            def on_event(self, session_id: str, version: int, event: Any) -> None:
+                heard[-1].append(type(event).__name__)
+
+            def on_rest(self, stretch: Any, rest: Any) -> None:
+                heard[-1].append(rest.reason)
+
+        for script in (["one"], []):
+            heard.append([])
+            agent = Agent("agent", model=ScriptedModel(script), hooks=[Listens()])
+            with ActorSystem(agent, store=f"sqlite:///{tmp_path}/kept.db") as system:
+                turns = [system.session("s").send("a", run_id="r") for _ in range(3)]
+                assert {each.result(WAIT).text for each in turns} == {"one"}
+
+        assert heard[0][-2:] == ["TurnFinished", "finished"] and heard[1] == []
 
     def test_when_its_words_are_erased_to_whoever_does_not_repeat_them(self, run: Run) -> None:
         session = run(["one"]).session("s")
