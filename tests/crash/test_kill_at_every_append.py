@@ -14,9 +14,12 @@ from typing import Any, Literal
 
 import pytest
 from msgspec.structs import replace
+from places import on_durable_stores
 from plan import AtAppend, Finished, calls, says
 from story import Story
 from verdict import judge
+
+pytestmark = [on_durable_stores, pytest.mark.timeout(300)]
 
 Side = Literal["before", "after"]
 SIDES: tuple[Side, ...] = ("before", "after")

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import pytest
+from places import on_durable_stores
 from run_child import make_agent
 from run_child import told as told_by
 
@@ -26,12 +27,12 @@ PROGRAM = Path(__file__).with_name("run_child.py")
 
 
 @pytest.fixture
-def start(tmp_path: Path) -> Iterator[Callable[[str], Child]]:
+def start(address: str, tmp_path: Path) -> Iterator[Callable[[str], Child]]:
     """Start a process that asks when it is told to."""
     children = []
 
     def begin(name: str) -> Child:
-        arguments = (f"sqlite:///{tmp_path}/s.db", tmp_path, name, TIMES, LEASE)
+        arguments = (address, tmp_path, name, TIMES, LEASE)
         command = [sys.executable, PROGRAM, *map(str, arguments)]
         children.append(
             subprocess.Popen(
@@ -78,16 +79,17 @@ def told(node: Child) -> list[str]:
     return output.splitlines()
 
 
-def recorded(directory: Path, *kinds: type) -> list[Any]:
-    with closing(open_store(f"sqlite:///{directory}/s.db")) as store:
+def recorded(address: str, *kinds: type) -> list[Any]:
+    with closing(open_store(address)) as store:
         events = [CODEC.recorded(each).event for each in store.read("s")]
     return [each for each in events if isinstance(each, kinds)]
 
 
 @pytest.mark.slow
+@on_durable_stores
 @pytest.mark.parametrize("kills", [False, True])
 def test_processes_that_ask_for_the_same_run_have_one_turn_and_one_result(
-    start: Callable[[str], Child], tmp_path: Path, kills: bool
+    start: Callable[[str], Child], address: str, tmp_path: Path, kills: bool
 ) -> None:
     nodes = ask_all(start, tmp_path)
     if kills:
@@ -102,11 +104,11 @@ def test_processes_that_ask_for_the_same_run_have_one_turn_and_one_result(
     assert '"run_id":"r","finish_reason":"stop"' in results[0]
     assert sorted(noted(tmp_path, "asked")) == ["turn-1 1", "turn-1 2"]
     assert len(noted(tmp_path, "ran")) == (2 if kills else 1)
-    assert len(recorded(tmp_path, InputQueued)) == len(recorded(tmp_path, TurnStarted)) == 1
-    assert [each.step for each in recorded(tmp_path, ModelTurnRecorded)] == [1, 2]
-    assert len(recorded(tmp_path, TurnResumed)) == (1 if kills else 0)
+    assert len(recorded(address, InputQueued)) == len(recorded(address, TurnStarted)) == 1
+    assert [each.step for each in recorded(address, ModelTurnRecorded)] == [1, 2]
+    assert len(recorded(address, TurnResumed)) == (1 if kills else 0)
 
-    with ActorSystem(make_agent(tmp_path, "later"), store=f"sqlite:///{tmp_path}/s.db") as system:
+    with ActorSystem(make_agent(tmp_path, "later"), store=address) as system:
         turn = system.session("s").send("go", run_id="r")
         assert told_by(turn) == results[0]
     assert len(noted(tmp_path, "asked")) == 2

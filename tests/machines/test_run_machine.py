@@ -3,6 +3,7 @@ a name is live, one that has ended is told and not done again, and no input is l
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, TypeAlias
@@ -31,8 +32,8 @@ from turnstream.events import (
     TurnFinished,
     TurnStarted,
 )
-from turnstream.stores import EventStore, MemoryStore, SQLiteStore
 
+Check: TypeAlias = Callable[[Any, settings], None]
 Send: TypeAlias = tuple[str, str, IfRunExists]
 
 HOWS: st.SearchStrategy[IfRunExists] = st.sampled_from(
@@ -241,28 +242,12 @@ def test_a_stream_with_two_runs_of_a_name_is_told_from_a_sound_one(
         named(events)
 
 
-class MemoryMachine(RunMachine):
-    def open_store(self) -> EventStore:
-        return MemoryStore()
-
-
-class SQLiteMachine(RunMachine):
-    def open_store(self) -> EventStore:
-        return SQLiteStore(self.directory / "streams.db", synchronous="normal")
-
-
 # A failure is told as it is found: to make it smaller may take longer than all the rest.
 FOUND = (Stage.explicit, Stage.reuse, Stage.generate)
-LONG = settings(max_examples=50, stateful_step_count=30, deadline=None, phases=FOUND)
+LONG = settings(max_examples=30, stateful_step_count=30, deadline=None, phases=FOUND)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-class TestMemory(MemoryMachine.TestCase):
-    settings = LONG
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-class TestSQLite(SQLiteMachine.TestCase):
-    settings = settings(LONG, max_examples=25)
+def test_a_name_is_one_runs_whoever_sends_with_it_and_whatever_is_lost(check: Check) -> None:
+    check(RunMachine, LONG)
