@@ -10,9 +10,10 @@ from msgspec import Struct
 from sending import events
 from telling import WAIT, Run, failed, refused, told
 
-from turnstream.actors import ActorSystem, Agent, Hooks, tool
+from turnstream.actors import ActorSystem, Agent, Hooks, Patch, tool
 from turnstream.actors.testing import ScriptedModel, call, said
 from turnstream.events import (
+    AssistantMessage,
     InputConflict,
     InputQueued,
     RunNotFound,
@@ -163,6 +164,20 @@ class TestForks:
         assert (other.text, session.version) == ("two", version)
 
         assert told(session.send("a", run_id="r").result(WAIT)) == told(first)
+
+    def test_the_id_of_a_run_that_a_patch_said_otherwise_is_free_in_the_fork(
+        self, run: Run
+    ) -> None:
+        session = run(["one", "two", "three"]).session("s")
+        kept = session.send("a", run_id="q").result(WAIT)
+        session.send("b", run_id="r").result(WAIT)
+        said_otherwise = [*session.messages[:3], AssistantMessage("otherwise")]
+        fork = session.fork(patch=Patch(messages=said_otherwise))
+        refused(RunNotFound, lambda: fork.send((), run_id="r"))
+
+        assert told(fork.send("a", run_id="q").result(WAIT)) == told(kept)
+        assert fork.send("c", run_id="r").result(WAIT).text == "three"
+        assert session.send("b", run_id="r").result(WAIT).text == "two"
 
     def test_an_unfinished_run_goes_on_in_the_fork_as_the_forks_own(
         self, run: Run, led: Any
