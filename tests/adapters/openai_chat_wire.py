@@ -55,7 +55,8 @@ class OpenAIChatWire:
                 instructions, words = asked_in_words(message["content"])
                 continue
             messages.append(_message(message, names))
-            seals += [each["data"] for each in message.get("reasoning_details", ())]
+            details = message.get("reasoning_details", ())
+            seals += [each["data"] for each in details if each["type"] == "reasoning.encrypted"]
         return Heard(
             tuple(messages),
             instructions,

@@ -159,13 +159,16 @@ def _type(item: Item) -> str:
     return str(item.get("type", "message"))
 
 
+_OF_OTHERS = ("message", "function_call_output")
+
+
 def _messages(items: list[Item]) -> Iterator[Message]:
     """One message for all that the model said between two others."""
     names: dict[str, str] = {}
     text, calls = "", list[ToolCall]()
     said = False
     for item in items:
-        if _type(item) in ("reasoning", "function_call") or item.get("role") == "assistant":
+        if _type(item) not in _OF_OTHERS or item.get("role") == "assistant":
             said = True
             text += _text(item)
             if _type(item) == "function_call":

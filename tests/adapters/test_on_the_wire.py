@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from asking import asked, request
 from saying import Broken, Fault, Held, Kind, Said
 from serving import Hold, Reply, refused, streamed
 from talking import KEY, OnWire, reply_of
@@ -23,7 +24,6 @@ from turnstream.actors import (
     ActorSystem,
     Agent,
     Model,
-    ModelRequest,
     ReasoningDelta,
     TextDelta,
     ToolCallDelta,
@@ -72,21 +72,6 @@ def start() -> Iterator[Start]:
     yield begin
     for system in systems:
         system.close()
-
-
-def request(**fields: Any) -> ModelRequest:
-    given = {"messages": (UserMessage("hi"),), "instructions": "", "tools": ()}
-    ids = {"session_id": "s", "turn_id": "turn-1", "step": 1}
-    return ModelRequest(**{**given, **ids, **fields})
-
-
-def asked(model: Model, **fields: Any) -> list[Any]:
-    """All that a model streams, without a system."""
-
-    async def ask() -> list[Any]:
-        return [each async for each in model.stream(request(**fields))]
-
-    return asyncio.run(ask())
 
 
 def test_everything_is_streamed_as_it_comes(wired: OnWire) -> None:
