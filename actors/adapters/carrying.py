@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from math import isfinite
 from typing import Any
 
@@ -26,6 +26,20 @@ def own_part(by: str, **fields: Any) -> dict[str, Any]:
 def own_parts(message: AssistantMessage, by: str) -> list[Mapping[str, Any]]:
     """The parts of a message that are this model's: those of others mean nothing to it."""
     return [each for each in message.parts if isinstance(each, Mapping) and each.get(_BY) == by]
+
+
+def pieces_of(text: str, own: Sequence[Mapping[str, Any]]) -> list[str] | None:
+    """The texts that an answer's text was put together from, by the ``length`` of each in its own
+    parts; None where it is not what they said, because somebody changed it, or because they are
+    not known."""
+    lengths = [part["length"] for part in own if "length" in part]
+    if not lengths or sum(lengths) != len(text):
+        return None
+    pieces, start = [], 0
+    for length in lengths:
+        pieces.append(text[start : start + length])
+        start += length
+    return pieces
 
 
 def arguments_text(call: ToolCall) -> str:
