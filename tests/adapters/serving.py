@@ -36,9 +36,16 @@ class Hold:
         self._reached.set()
         while not self._go.is_set():
             readable, _, _ = select.select([connection], [], [], 0.01)
-            if readable and not connection.recv(1, socket.MSG_PEEK):
+            if readable and _is_gone(connection):
                 self._left.set()
                 return False
+        return True
+
+
+def _is_gone(connection: socket.socket) -> bool:
+    try:
+        return not connection.recv(1, socket.MSG_PEEK)
+    except ConnectionResetError:  # what the server had sent was not read any more
         return True
 
 

@@ -20,9 +20,9 @@ NAMES = {"openai:gpt-x": OpenAIChat, "openai-responses:gpt-x": OpenAIResponses}
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_name_stands_for_a_model(name: str) -> None:
-    model = Agent("agent", model=name).model
-    assert isinstance(model, NAMES[name])
-    assert model.id == name
+    model = named_model(name)
+    assert type(model) is NAMES[name] and model.id == name
+    assert Agent("agent", model=name).model is model
 
 
 def test_a_name_may_hold_colons_and_slashes() -> None:
