@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from typing import Any
 
+from reading_words import asked_in_words
 from saying import Heard, Kind, Said, pieces
 
 from turnstream.actors.adapters import AnthropicMessages
@@ -48,7 +49,7 @@ _STOPS = {"stop": "end_turn", "length": "max_tokens", "refusal": "refusal"}
 class AnthropicWire:
     name = "anthropic"
     path = "/v1/messages"
-    key_header = "x-api-key"
+    key_header = "authorization"
 
     def model(self, url: str, **options: Any) -> AnthropicMessages:
         options = {"api_key": "sk-none", **options}
@@ -74,12 +75,13 @@ class AnthropicWire:
         assert len(set(ids)) == len(ids)
         assert all(re.fullmatch("[a-zA-Z0-9_-]+", each) for each in ids)
         assert all(each["text"].strip() for each in blocks if each["type"] == "text")
+        instructions, words = asked_in_words(body.get("system", ""))
         return Heard(
             tuple(_messages(body["messages"])),
-            body.get("system", ""),
+            instructions,
             tuple(_tool_name(each) for each in body.get("tools", ())),
             tuple(each["signature"] for each in blocks if each["type"] == "thinking"),
-            _output(body),
+            _output(body) or words,
         )
 
 

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from openai_errors import ERRORS, openai_fault
-from reading_openai import asked_in_words, call_of, data_part, schema_of
+from reading_openai import call_of, data_part, schema_of
+from reading_words import asked_in_words
 from saying import Heard, Kind, Said, pieces
 
 from turnstream.actors.adapters import OpenAIChat

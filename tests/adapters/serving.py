@@ -6,6 +6,7 @@ import json
 import select
 import socket
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Event, Thread
@@ -152,7 +153,8 @@ class _Handler(BaseHTTPRequestHandler):
                 self._chunk(piece)
             elif isinstance(piece, Cut) or not piece.serve(self.connection):
                 self.close_connection = True
-                self.connection.shutdown(socket.SHUT_RDWR)
+                with suppress(OSError):
+                    self.connection.shutdown(socket.SHUT_RDWR)
                 return
         self._chunk(b"")
 
