@@ -307,7 +307,7 @@ def test_a_conversation_may_change_its_model(
 ) -> None:
     address = f"sqlite:///{tmp_path}/s.db"
     calls = (call("add", "c1", a=1, b=2),)
-    first = [Said("I add.", calls, thought="Add.", seal="sealed"), Said("3", seal="again")]
+    first = [Said("I add.", calls, thought="Sum them.", seal="sealed"), Said("3", seal="again")]
     system = start(wired.model(first), address)
     system.session("s").send("1 + 2?").result(WAIT)
     system.close()
@@ -318,6 +318,8 @@ def test_a_conversation_may_change_its_model(
     assert heard.messages[1].tool_calls == (ToolCall("c1", "add", {"a": 1, "b": 2}),)
     same = wired.name == other.name
     assert heard.seals == (("sealed", "again") if same else ())
+    (body,) = [each.body for each in other.requests]
+    assert same or not any(own in body for own in (b"sealed", b"again", b"Sum them."))
 
 
 @pytest.mark.parametrize("field", ["messages", "input", "stream"])

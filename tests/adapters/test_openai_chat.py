@@ -115,6 +115,14 @@ def test_reasoning_is_shown_whatever_it_is_called_and_goes_back_as_it_came(
     }
 
 
+def test_another_model_of_the_same_server_gets_none_of_it(chat: OnWire) -> None:
+    model = streaming(chat, chunk({"reasoning_content": "I add."}), chunk({"content": "3"}, "stop"))
+    turn = answered(model)
+    other = OpenAIChat("large", base_url=f"{chat.servers[0].url}/v1", api_key="sk-none")
+    asked(other, UserMessage("hi"), AssistantMessage("3", parts=turn.parts), UserMessage("so?"))
+    assert chat.requests[-1].json()["messages"][1] == {"role": "assistant", "content": "3"}
+
+
 def test_details_of_reasoning_that_come_in_pieces_are_put_together(chat: OnWire) -> None:
     def details(*entries: dict[str, Any]) -> bytes:
         return chunk({"reasoning_details": list(entries)})
