@@ -55,6 +55,9 @@ class AnthropicWire:
         options = {"api_key": "sk-none", **options}
         return AnthropicMessages("small", base_url=url, **options)
 
+    def environment(self, url: str, key: str) -> dict[str, str]:
+        return {"ANTHROPIC_BASE_URL": url, "ANTHROPIC_API_KEY": key}
+
     def answer(self, said: Said) -> list[bytes]:
         return [framed(each) for each in _events(said)]
 

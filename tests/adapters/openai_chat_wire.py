@@ -34,6 +34,9 @@ class OpenAIChatWire:
         options = {"api_key": "sk-none", **options}
         return OpenAIChat("small", base_url=f"{url}/v1", **options)
 
+    def environment(self, url: str, key: str) -> dict[str, str]:
+        return {"OPENAI_BASE_URL": f"{url}/v1", "OPENAI_API_KEY": key}
+
     def answer(self, said: Said) -> list[bytes]:
         return [_framed(_chunk(each)) for each in _deltas(said)] + [
             _framed(_chunk({}, _finish(said))),

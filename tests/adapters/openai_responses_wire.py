@@ -38,6 +38,9 @@ class OpenAIResponsesWire:
         options = {"api_key": "sk-none", **options}
         return OpenAIResponses("small", base_url=f"{url}/v1", **options)
 
+    def environment(self, url: str, key: str) -> dict[str, str]:
+        return {"OPENAI_BASE_URL": f"{url}/v1", "OPENAI_API_KEY": key}
+
     def answer(self, said: Said) -> list[bytes]:
         numbers = count()
         return [_framed(next(numbers), event) for event in _events(said)]

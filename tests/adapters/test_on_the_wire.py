@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import os
 import socket
+import subprocess
+import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterator
@@ -273,6 +276,37 @@ def test_a_key_is_in_the_request_and_nowhere_else(
     assert KEY in wired.requests[0].headers[wired.wire.key_header]
     assert len(wired.requests) == 5
     assert [text for text in shown if KEY in text] == []
+
+
+KILLED = """
+import sys
+from turnstream import ActorSystem, Agent
+
+_, model, store = sys.argv
+ActorSystem(Agent("agent", model=model), store=store).session("s").send("hi").result()
+"""
+
+
+@pytest.mark.slow
+def test_a_process_that_is_killed_in_an_answer_leaves_nothing_of_it(
+    wired: OnWire, start: Start, tmp_path: Path
+) -> None:
+    held = Held(LONG, 5)
+    replies = [reply_of(wired.wire, held), reply_of(wired.wire, "Whole.")]
+    model, address = wired.served(lambda _: replies.pop(0)), f"sqlite:///{tmp_path}/s.db"
+    (server,) = wired.servers
+    found = wired.wire.environment(server.url, "sk-found")
+    command = [sys.executable, "-c", KILLED, f"{wired.name}:small", address]
+    with subprocess.Popen(command, env=os.environ | found) as child:
+        held.hold.reached()
+        child.kill()
+    assert held.hold.left()
+
+    resumed = start(model, address, tools=()).session("s").resume()
+    assert resumed is not None and resumed.result(WAIT).text == "Whole."
+    first, second = wired.heard
+    assert first == second
+    assert "sk-found" in wired.requests[0].headers[wired.wire.key_header]
 
 
 def test_the_steps_of_a_turn_go_over_one_connection(wired: OnWire, start: Start) -> None:
