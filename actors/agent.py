@@ -192,8 +192,10 @@ class Agent:
         object.__setattr__(self, "aliases", aliases)
 
     def _checked_settings(self) -> Mapping[str, Any]:
-        if not isinstance(self.settings, Mapping):
-            raise InvalidAgent(f"agent {self.name!r}: settings must be a dict")
+        if not isinstance(self.settings, Mapping) or not all(
+            isinstance(each, str) for each in self.settings
+        ):
+            raise InvalidAgent(f"agent {self.name!r}: settings must be a dict with names as keys")
         try:
             return cast(Mapping[str, Any], frozen(plain(dict(self.settings), "settings")))
         except Unstorable as error:
