@@ -25,6 +25,8 @@ from .gate import Gate
 from .models import Delta, ModelRequest, is_usage
 from .ready import ReadyAgent
 from .results import emitted
+from .step_recorder import Ask, CallRecorder
+from .steps import Steps
 from .tool_context import ToolContext, idempotency_key
 
 Post = Callable[[Command, "Call", BaseException | None], None]
@@ -53,8 +55,9 @@ class Call:
 class Calls:
     """Starts calls, and knows which are still wanted."""
 
-    def __init__(self, session_id: str, effects: Effects, post: Post) -> None:
-        self._session_id, self._effects, self._post = session_id, effects, post
+    def __init__(self, session_id: str, effects: Effects, post: Post, ask: Ask) -> None:
+        self._session_id, self._effects = session_id, effects
+        self._post, self._ask = post, ask
         self._model: Call | None = None
         self._failure: ModelStreamEnded | ModelUnavailable | None = None
         self._tools: set[Call] = set()
@@ -179,6 +182,7 @@ class Calls:
         requested = next(each.call for each in turn.calls if each.call.id == event.call_id)
         tool, call = ready.tools[requested.name], Call()
         self._tools.add(call)
+        recorder = CallRecorder(self._session_id, event, call.gate, self._ask)
         context = ToolContext(
             self._session_id,
             event.turn_id,
@@ -187,6 +191,8 @@ class Calls:
             event.attempt,
             state.application,
             lambda: call.gate.cancelled,
+            Steps(turn.taken_by(event.call_id), recorder, call_id=event.call_id),
+            tool.is_async,
         )
 
         def settle(settled: Settled) -> None:

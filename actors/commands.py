@@ -11,7 +11,7 @@ from msgspec import Struct
 from ..events.approvals import OnExpiry
 from ..events.messages import Content, Message, ModelTurn, Outcome, Policy, ToolCall, Usage
 from ..events.session import AgentConfigured, Budget, Owner
-from ..projections import Carried, SessionState
+from ..projections import Carried, SessionState, TakenStep
 from .outputs import Fits, Unfit
 
 OnCrash: TypeAlias = Literal["rerun", "fail", "ask"]
@@ -20,13 +20,20 @@ OnCrash: TypeAlias = Literal["rerun", "fail", "ask"]
 OnDrift: TypeAlias = Literal["ignore", "warn", "error"]
 
 
+IfRunExists: TypeAlias = Literal["resume", "restart", "fail", "resume_only"]
+
+
 class Submit(Struct, frozen=True, gc=False):
-    """Accept an input. ``key`` is the sender's own name for it."""
+    """Accept an input. ``key`` is the sender's own name for it, ``run_id`` for the turn it is to
+    start; ``if_run_exists`` says what is to be done where there is such a run. Without content it
+    only names the run."""
 
     input_id: str
     content: Content
     policy: Policy = "wait"
     key: str = ""
+    run_id: str = ""
+    if_run_exists: IfRunExists = "resume"
 
 
 class Continue(Struct, frozen=True, gc=False):
@@ -135,6 +142,14 @@ class ToolReturned(Struct, frozen=True, gc=False):
     content: Any
 
 
+class RecordStep(Struct, frozen=True, gc=False):
+    """Record a durable step that a call's ``attempt`` took."""
+
+    turn_id: str
+    attempt: int
+    step: TakenStep
+
+
 Command: TypeAlias = (
     Submit
     | Continue
@@ -151,6 +166,7 @@ Command: TypeAlias = (
     | ModelAnswered
     | ModelBroke
     | ToolReturned
+    | RecordStep
 )
 LateCommand: TypeAlias = Callable[[], Command]
 """A command about an input whose id is known for sure when its sender was answered."""

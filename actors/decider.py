@@ -42,6 +42,7 @@ from .commands import (
     LookAtTheClock,
     ModelAnswered,
     ModelBroke,
+    RecordStep,
     Resolve,
     Resume,
     Rewind,
@@ -56,6 +57,8 @@ from .concluding import conclude, finish
 from .draft import Decision, Draft, configure, resume
 from .editing import edit
 from .inputs import apply_joinable, go_on_from, submit, withdraw
+from .runs import goes_on, submit_run
+from .stepping import record_step
 from .stopping import abort, discard, fail
 
 
@@ -64,17 +67,22 @@ def decide(state: SessionState, command: Command, rules: Rules, stamp: Stamp) ->
 
     Raises ``SessionReadOnly`` where the stream holds events this version does not know,
     ``TurnTakenOver`` where a younger node runs the turn, ``InputConflict`` and
-    ``InvalidTranscript`` where an input is not what it claims to be,
-    ``SessionAwaitingApproval`` where a decision comes first, and what ``resolve`` raises.
+    ``InvalidTranscript`` where an input is not what it claims to be, ``RunExists`` and
+    ``RunNotFound`` where a run id does not name what it is to name,
+    ``SessionAwaitingApproval`` where a decision comes first, and what ``resolve`` and
+    ``record_step`` raise.
     """
     if state.unfolded:
         raise SessionReadOnly(
             f"the stream holds {state.unfolded!r} where this version can't make sense of it: it "
             "can be read but not continued; upgrade turnstream, or mend what wrote it"
         )
-    if isinstance(command, (Submit, Continue, Resume)):
-        refuse_while_paused(state, stamp)
     draft = Draft(state, rules, stamp)
+    if isinstance(command, Submit) and command.run_id:
+        if not goes_on(state, command, stamp):
+            return draft.decided()
+    elif isinstance(command, (Submit, Continue, Resume)):
+        refuse_while_paused(state, stamp)
     _carry_out(draft, command)
     if stamp.silenced and draft.asking:
         draft.discard_call("steered")
@@ -85,6 +93,8 @@ def decide(state: SessionState, command: Command, rules: Rules, stamp: Stamp) ->
 
 def _carry_out(draft: Draft, command: Command) -> None:
     match command:
+        case Submit(run_id=run_id) if run_id:
+            submit_run(draft, command)
         case Submit():
             submit(draft, command)
         case Continue():
@@ -103,11 +113,13 @@ def _carry_out(draft: Draft, command: Command) -> None:
             discard(draft)
         case Rewind() | Trim() | Clear():
             edit(draft, command)
-        case ModelAnswered() | ModelBroke() | ToolReturned():
+        case ModelAnswered() | ModelBroke() | ToolReturned() | RecordStep():
             _come_back(draft, command)
 
 
-def _come_back(draft: Draft, command: ModelAnswered | ModelBroke | ToolReturned) -> None:
+def _come_back(
+    draft: Draft, command: ModelAnswered | ModelBroke | ToolReturned | RecordStep
+) -> None:
     match command:
         case ModelAnswered():
             _model_answered(draft, command)
@@ -115,6 +127,8 @@ def _come_back(draft: Draft, command: ModelAnswered | ModelBroke | ToolReturned)
             _model_broke(draft, command)
         case ToolReturned():
             _tool_returned(draft, command)
+        case RecordStep():
+            record_step(draft, command)
 
 
 _TAKING_BACK = (Withdraw, Abort, Discard, LookAtTheClock, Look, Rewind, Trim, Clear)
@@ -224,15 +238,17 @@ def _start_turn(draft: Draft) -> None:
 
 
 def _record_start(draft: Draft, turn_id: str, fingerprint: str) -> None:
+    first = draft.state.queued[0]
     draft.record(
         TurnStarted(
             at=draft.stamp.at,
             turn_id=turn_id,
-            input_ids=(draft.state.queued[0].input_id,),
+            input_ids=(first.input_id,),
             agent=draft.rules.configured.name,
             budget=draft.rules.budget,
             owner=draft.stamp.owner,
             fingerprint=fingerprint,
+            run_id=first.run_id,
         )
     )
 

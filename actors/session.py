@@ -32,7 +32,7 @@ from . import refusals
 from .attempts import Attempt, Commit
 from .callers import Callers
 from .calls import Call, Calls
-from .commands import Command, Continue, Look, LookAtTheClock, Resume, Stamp, Submit
+from .commands import Command, Continue, Look, LookAtTheClock, RecordStep, Resume, Stamp, Submit
 from .decider import decide
 from .draft import Decision
 from .inputs import steers
@@ -62,7 +62,8 @@ class SessionActor(PooledActor):
         self._id, self._runtime = session_id, runtime
         self._callers = Callers(session_id, lambda output: runtime.agent(self._agent).typed(output))
         self._cast = Cast(session_id)
-        self._calls = Calls(session_id, runtime.effects, self._post)
+        ask = partial(runtime.ask, session_id, self.actor_inbox)
+        self._calls = Calls(session_id, runtime.effects, self._post, ask)
         self._agent = self._tenant = ""
         self._draining: Drain | None = None
         self._commit: Commit | None = None
@@ -110,7 +111,7 @@ class SessionActor(PooledActor):
                 self._calls.drain(now=message.now)
 
     def _asked(self, asked: Asked) -> None:
-        if self._draining is not None:
+        if self._draining is not None and not isinstance(asked.command, RecordStep):
             asked.asker.fail(refusals.closing(self._id))
             return
         try:

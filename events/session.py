@@ -68,12 +68,13 @@ class SessionStarted(Event, frozen=True, tag="session_started"):
 
 class InputQueued(Event, frozen=True, tag="input_queued"):
     """An input was accepted. ``key`` is the caller's own name for it: a second send with the
-    same key is the same input."""
+    same key is the same input. ``run_id`` is the caller's name for the turn it is to start."""
 
     input_id: str
     content: Content
     policy: Policy = "wait"
     key: str = ""
+    run_id: str = ""
 
 
 class InputApplied(Event, frozen=True, tag="input_applied"):
@@ -191,13 +192,19 @@ class ApprovalWithdrawn(Event, frozen=True, tag="approval_withdrawn"):
 
 
 class StepRecorded(Event, frozen=True, tag="step_recorded"):
-    """A durable step inside a tool."""
+    """A durable step: inside a tool's call, or, where ``call_id`` is empty, in a run of a journal.
+
+    It is found again by its ``key``, or where it has none by its ``position`` among the steps
+    without one, from 1 on. ``scope`` names the nested run that it is part of, if any."""
 
     turn_id: str
     call_id: str
     name: str
     arguments_digest: str
     value: Any = None
+    position: int = 0
+    key: str = ""
+    scope: str = ""
 
 
 class StateChanged(Event, frozen=True, tag="state_changed"):

@@ -43,6 +43,8 @@ class Folding:
         "queued",
         "redecided",
         "rekeyed",
+        "rerun",
+        "runs",
         "said",
         "spoken",
         "starts",
@@ -71,6 +73,8 @@ class Folding:
         self.decided: Mapping[str, Decided] = state.decided
         self.rekeyed: dict[str, KeyedInput] | None = None
         self.redecided: dict[str, Decided] | None = None
+        self.runs: Mapping[str, KeyedInput] = state.runs
+        self.rerun: dict[str, KeyedInput] | None = None
         self.starts: Growing[int] = state.starts
         self.edits: Growing[Edit] = state.edits
         self.carried: Carried | None = state.carried
@@ -101,6 +105,7 @@ class Folding:
             self.starts,
             self.edits,
             self.carried,
+            self.runs if self.rerun is None else self.rerun,
         )
 
     @property
@@ -137,12 +142,15 @@ class Folding:
 
     def forget_ended(self, kept: int) -> None:
         """Forget how turns ended that are not all among the first ``kept`` messages, those that
-        were dropped after these included: their keys are free."""
+        were dropped after these included: their keys and run ids are free."""
         if self.ended is not None and _is_cut(self.ended, kept):
             self.ended = None
         for key, known in [*(self.keyed if self.rekeyed is None else self.rekeyed).items()]:
             if known.ended is not None and _is_cut(known.ended, kept):
                 del self.own_keys()[key]
+        for run_id, run in [*(self.runs if self.rerun is None else self.rerun).items()]:
+            if run.ended is not None and _is_cut(run.ended, kept):
+                del self.own_runs()[run_id]
 
     def take(self, ids: tuple[str, ...]) -> tuple[QueuedInput, ...]:
         """Take these inputs out of the queue."""
@@ -169,6 +177,24 @@ class Folding:
                 self.own_keys().pop(each.key, None)
             elif each.key:
                 self.own_keys()[each.key] = KeyedInput(each.input_id, each.content, ended)
+
+    def end_run(self, turn: OpenTurn, ended: EndedTurn) -> None:
+        """Note how the turn's run ended, if it is one."""
+        if turn.run_id:
+            first = next((each for each in turn.inputs if each.run_id == turn.run_id), None)
+            if first is not None:
+                self.own_runs()[turn.run_id] = KeyedInput(first.input_id, first.content, ended)
+
+    def forget_run(self, run_id: str) -> None:
+        """Forget how a run ended, as its id names another one from now on."""
+        if run_id in (self.runs if self.rerun is None else self.rerun):
+            del self.own_runs()[run_id]
+
+    def own_runs(self) -> dict[str, KeyedInput]:
+        """The runs that ended as a dictionary that no state holds yet."""
+        if self.rerun is None:
+            self.rerun = dict(self.runs)
+        return self.rerun
 
     def own_keys(self) -> dict[str, KeyedInput]:
         """The keys as a dictionary that no state holds yet."""

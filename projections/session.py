@@ -41,6 +41,7 @@ from ..events.session import (
     SessionRewound,
     SessionStarted,
     StateChanged,
+    StepRecorded,
     ToolCallStarted,
     ToolResultRecorded,
     ToolResultsTrimmed,
@@ -69,6 +70,7 @@ from .state import (
     SessionState,
     Settled,
     Stage,
+    TakenStep,
 )
 
 
@@ -139,10 +141,14 @@ def _state_changed(folding: Folding, event: StateChanged) -> None:
 @_on(InputQueued)
 def _queued(folding: Folding, event: InputQueued) -> None:
     turn_id = folding.turn.turn_id if folding.turn is not None else ""
-    accepted = QueuedInput(event.input_id, event.content, event.policy, event.key, turn_id)
+    accepted = QueuedInput(
+        event.input_id, event.content, event.policy, event.key, turn_id, event.run_id
+    )
     folding.queued = (*folding.queued, accepted)
     if event.key:
         folding.own_keys()[event.key] = KeyedInput(event.input_id, event.content)
+    if event.run_id:
+        folding.forget_run(event.run_id)
 
 
 @_on(InputWithdrawn)
@@ -254,11 +260,28 @@ def _call_started(folding: Folding, event: ToolCallStarted) -> None:
         folding.turn = replace(turn, calls=calls).at_work(event.at)
 
 
+@_on(StepRecorded)
+def _step_taken(folding: Folding, event: StepRecorded) -> None:
+    if (turn := folding.turn) is not None:
+        step = TakenStep(
+            event.call_id,
+            event.name,
+            event.arguments_digest,
+            frozen(event.value),
+            event.position,
+            event.key,
+            event.scope,
+        )
+        folding.turn = replace(turn, taken=(*turn.taken, step), recoveries=0).ticked(event.at)
+
+
 @_on(ToolResultRecorded)
 def _call_settled(folding: Folding, event: ToolResultRecorded) -> None:
     if (turn := folding.turn) is None:
         return
     calls, call_id, name = turn.calls, event.call_id, ""
+    if turn.taken:
+        turn = turn.without_taken(call_id)
     for each in calls:
         if each.call.id == call_id:
             name = each.call.name
@@ -323,8 +346,10 @@ def _turn_finished(folding: Folding, event: TurnFinished) -> None:
         turn.steps,
         turn.usage,
         event.output,
+        turn.run_id,
     )
     folding.rekey(turn.inputs, folding.ended)
+    folding.end_run(turn, folding.ended)
 
 
 @_on(TurnFailed)
@@ -348,8 +373,11 @@ def _turn_aborted(folding: Folding, event: TurnAborted) -> None:
     else:
         _drop(folding, turn)
         length = folding.length
-        ended = EndedTurn(turn.turn_id, "aborted", length, length, turn.steps, turn.usage)
+        ended = EndedTurn(
+            turn.turn_id, "aborted", length, length, turn.steps, turn.usage, run_id=turn.run_id
+        )
         folding.rekey(turn.inputs, ended)
+        folding.end_run(turn, ended)
 
 
 def _drop(folding: Folding, turn: OpenTurn) -> None:

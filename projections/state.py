@@ -80,14 +80,28 @@ class OpenCall(Struct, frozen=True, gc=False):
     stage: Stage
 
 
+class TakenStep(Struct, frozen=True, gc=False):
+    """A durable step that was recorded, of a call that is open, or of a journal's run."""
+
+    call_id: str
+    name: str
+    arguments_digest: str
+    value: Any = None
+    position: int = 0
+    key: str = ""
+    scope: str = ""
+
+
 class QueuedInput(Struct, frozen=True, gc=False):
-    """An accepted input. ``turn_id`` is the turn that was open then, if one was."""
+    """An accepted input. ``turn_id`` is the turn that was open then, if one was; ``run_id`` the
+    sender's name for the turn that it is to start."""
 
     input_id: str
     content: Content
     policy: Policy
     key: str = ""
     turn_id: str = ""
+    run_id: str = ""
 
 
 ABORTED = "aborted"
@@ -108,7 +122,8 @@ class OpenTurn(Struct, frozen=True, gc=False):
     once more, also over lost nodes; ``refused`` counts the final answers since it began or went on
     that did not fit; ``recoveries`` counts the lost nodes since anything was recorded. Where the
     budget has a limit of time, ``active`` is how long the turn was active up to ``clock``, in
-    seconds."""
+    seconds. ``taken`` are the durable steps of the calls without a result, as they were recorded:
+    of two at one place, the later counts."""
 
     turn_id: str
     agent: str
@@ -129,6 +144,25 @@ class OpenTurn(Struct, frozen=True, gc=False):
     tool_calls: int = 0
     usage: Usage = NO_USAGE
     halt: Halt | None = None
+    taken: tuple[TakenStep, ...] = ()
+
+    def taken_by(self, call_id: str) -> tuple[TakenStep, ...]:
+        """The durable steps recorded of a call that has no result; of a run, where ``call_id`` is
+        empty."""
+        return tuple([each for each in self.taken if each.call_id == call_id])
+
+    def without_taken(self, *call_ids: str) -> OpenTurn:
+        """The turn without the durable steps of these calls: they have their results, or are not
+        the calls any more that took them."""
+        if not self.taken:
+            return self
+        return replace(self, taken=tuple([e for e in self.taken if e.call_id not in call_ids]))
+
+    def without_numbered(self, call_id: str) -> OpenTurn:
+        """The turn without those durable steps of a call that are known by their numbers alone:
+        its arguments are others now. A key still says what it said."""
+        taken = [each for each in self.taken if each.call_id != call_id or each.key]
+        return replace(self, taken=tuple(taken)) if len(taken) < len(self.taken) else self
 
     def active_at(self, at: datetime) -> float:
         """How long the turn was active by that time, in seconds; time in which it was paused,
@@ -211,10 +245,12 @@ class EndedTurn(Struct, frozen=True, gc=False):
     steps: int
     usage: Usage
     output: Any = None
+    run_id: str = ""
 
 
 class KeyedInput(Struct, frozen=True, gc=False):
-    """The input that was sent with a key; ``ended`` is how its turn ended, if it did."""
+    """The input that was sent with a key, or that a run began with; ``ended`` is how its turn
+    ended, if it did."""
 
     input_id: str
     content: Content
@@ -249,8 +285,8 @@ class SessionState(Struct, frozen=True, gc=False):
     """The fold of a session's stream. ``transcript`` includes the open turn's messages;
     ``ended`` is the last turn that joined the conversation; ``starts`` are the places in the
     transcript at which turns begin; ``edits`` are the changes of it that were no growth;
-    ``carried`` is what a context policy carries over;
-    ``unfolded`` is the topic of the first event this version can't fold."""
+    ``carried`` is what a context policy carries over; ``runs`` are the runs that ended, by their
+    ids; ``unfolded`` is the topic of the first event this version can't fold."""
 
     agent: str = ""
     tenant: str = ""
@@ -269,6 +305,17 @@ class SessionState(Struct, frozen=True, gc=False):
     starts: Growing[int] = Growing()
     edits: Growing[Edit] = Growing()
     carried: Carried | None = None
+    runs: Mapping[str, KeyedInput] = {}
+
+    def run(self, run_id: str) -> KeyedInput | None:
+        """The run that this id names by now: it is open, waits, or has ended; None where it is not
+        known."""
+        turn = self.turn
+        inputs = turn.inputs if turn is not None and turn.run_id == run_id else self.queued
+        for each in inputs:
+            if each.run_id == run_id:
+                return KeyedInput(each.input_id, each.content)
+        return self.runs.get(run_id)
 
     @property
     def phase(self) -> Phase:

@@ -17,7 +17,8 @@ from .usage import SessionUsage
 class Pending(Struct, frozen=True, eq=False):
     """What is unfinished in a session: the open turn's messages so far, the calls that lack a
     result, and the inputs that wait. ``code`` and ``error`` say why a failed turn does not go
-    on, ``approvals`` which decisions a paused one waits for."""
+    on, ``approvals`` which decisions a paused one waits for, ``run_id`` what
+    its caller named it."""
 
     turn_id: str
     messages: Sequence[Message]
@@ -26,6 +27,7 @@ class Pending(Struct, frozen=True, eq=False):
     code: str = ""
     error: str = ""
     approvals: tuple[Approval, ...] = ()
+    run_id: str = ""
 
 
 class View(Struct, frozen=True, eq=False):
@@ -65,4 +67,5 @@ class View(Struct, frozen=True, eq=False):
             turn.halt.code if turn.halt else "",
             turn.halt.error if turn.halt else "",
             self.folded.approvals(self.session_id),
+            turn.run_id,
         )

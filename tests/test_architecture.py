@@ -63,7 +63,7 @@ PACKAGE = sorted(path for layer in LAYERS for path in (ROOT / layer).rglob("*.py
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
 PURE_PARTS = {
     *("approving", "commands", "concluding", "decider", "draft", "drift", "editing", "inputs"),
-    *("outputs", "patching", "stopping"),
+    *("outputs", "patching", "stepping", "stopping"),
 }
 PURE = [
     path

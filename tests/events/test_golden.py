@@ -87,6 +87,9 @@ EVENTS: dict[str, SessionEvent] = {
             FilePart("a.pdf", "application/pdf", "https://example.org/a.pdf"),
         ),
     ),
+    "input_queued.run": InputQueued(
+        at=AT, prev=PREV, input_id="i3", content="Book it", run_id="r1"
+    ),
     "input_applied": InputApplied(at=AT, prev=PREV, turn_id="t1", input_id="i1"),
     "input_withdrawn": InputWithdrawn(at=AT, prev=PREV, input_id="i1"),
     "agent_configured": AgentConfigured(
@@ -211,6 +214,18 @@ EVENTS: dict[str, SessionEvent] = {
         name="charge",
         arguments_digest="d1",
         value={"receipt": 7},
+    ),
+    "step_recorded.placed": StepRecorded(
+        at=AT,
+        prev=PREV,
+        turn_id="t1",
+        call_id="",
+        name="charge",
+        arguments_digest="d1",
+        value=[7],
+        position=2,
+        key="k1",
+        scope="inner#1",
     ),
     "state_changed": StateChanged(at=AT, prev=PREV, value={"cart": ["book"]}),
     "agent_handed_off": AgentHandedOff(
