@@ -13,7 +13,7 @@ from secrets import randbits
 from typing import Any, Literal
 
 import pytest
-from places import on_durable_stores
+from places import on_durable_stores, on_stores
 from plan import AtAppend, calls, says
 from story import Story
 from verdict import judge
@@ -83,6 +83,7 @@ def test_the_next_message_resumes_a_killed_session_too(begin: Begin) -> None:
 
 
 @pytest.mark.slow
+@on_stores("sqlite")
 def test_the_next_message_resumes_a_session_killed_at_any_append(begin: Begin) -> None:
     for point in points():
         resumed_by_the_next_message(begin(), point)
@@ -111,6 +112,7 @@ def test_a_process_killed_while_it_resumes_is_resumed_in_its_turn(
 
 
 @pytest.mark.slow
+@on_stores("sqlite")
 def test_a_process_killed_at_any_append_of_its_resuming_is_resumed_in_its_turn(
     begin: Begin, random: Random
 ) -> None:
