@@ -11,6 +11,7 @@ from typing import Any
 
 from ..events.errors import (
     ContextTooLong,
+    HookFailed,
     InvalidModelTurn,
     InvalidOutput,
     ModelFailed,
@@ -25,6 +26,7 @@ from ..events.errors import (
 )
 from ..events.messages import NO_USAGE, AssistantMessage
 from ..events.session import (
+    AgentHandedOff,
     AnyEvent,
     ApprovalRequested,
     InputApplied,
@@ -49,6 +51,7 @@ from .commands import Command, Continue, Discard, Submit, Trim, Withdraw
 from .draft import Decision
 from .feed import Feed
 from .results import (
+    AgentChanged,
     ApprovalShown,
     InputJoined,
     InputShown,
@@ -66,6 +69,7 @@ _ERRORS: dict[str, type[TurnError]] = {
     error.code: error
     for error in (
         ContextTooLong,
+        HookFailed,
         InvalidModelTurn,
         InvalidOutput,
         ModelFailed,
@@ -84,7 +88,7 @@ class Callers:
     the completion that is being decided, to be chained. ``typed`` makes a recorded output of
     the agent's type."""
 
-    def __init__(self, session_id: str, typed: Callable[[Any], Any]) -> None:
+    def __init__(self, session_id: str, typed: Callable[[str, Any], Any]) -> None:
         self._session_id, self._typed = session_id, typed
         self._waiters: dict[str, list[Turn]] = {}
         self._joined: list[Turn] = []
@@ -203,7 +207,7 @@ class Callers:
             ended.base,
             ended.steps,
             ended.usage,
-            output=None if ended.output is None else self._typed(ended.output),
+            output=None if ended.output is None else self._typed(ended.agent, ended.output),
             run_id=ended.run_id,
         )
 
@@ -342,5 +346,7 @@ def _item(
             return InputShown(turn_id, version, input_id, event.content, event.policy)
         case InputApplied(turn_id=turn_id, input_id=input_id):
             return InputJoined(turn_id, version, input_id)
+        case AgentHandedOff(turn_id=turn_id, target=target, applied=True):
+            return AgentChanged(turn_id, version, target)
         case _:
             return None

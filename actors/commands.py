@@ -187,8 +187,9 @@ class Rules(Struct, frozen=True):
     ``gate`` what decision it needs, or None; ``gates`` are those of calls in doubt, by tool.
     ``output`` says whether a final answer fits, where it is to, and ``output_retries`` how often
     the model may answer again. ``model_retries`` is how often a model call of one step is repeated
-    that broke. ``for_turn`` gives the rules of a turn that begins or goes on, where they are chosen
-    then.
+    that broke. ``for_turn`` gives the rules of an agent in a turn that begins or goes on: of a
+    state, the turn's id and the agent's name. ``find`` raises ``UnknownAgent`` for one that is not
+    there; ``renamed`` are the names that agents have, by those they had.
     """
 
     configured: AgentConfigured
@@ -200,7 +201,9 @@ class Rules(Struct, frozen=True):
     gates: Mapping[str, Gate]
     on_drift: OnDrift = "warn"
     keep_failed: bool = True
-    for_turn: Callable[[SessionState, str], Rules] | None = None
+    for_turn: Callable[[SessionState, str, str], Rules] | None = None
+    find: Callable[[str], object] | None = None
+    renamed: Mapping[str, str] = {}
     output: Callable[[str], Fits | Unfit] | None = None
     output_retries: int = 0
     model_retries: int = 2

@@ -56,6 +56,7 @@ from .commands import (
 from .concluding import conclude, finish
 from .draft import Decision, Draft, configure, resume
 from .editing import edit
+from .handing_off import ask_to_go_on, switch
 from .inputs import apply_joinable, go_on_from, submit, withdraw
 from .runs import goes_on, submit_run
 from .stepping import record_step
@@ -135,11 +136,12 @@ _TAKING_BACK = (Withdraw, Abort, Discard, LookAtTheClock, Look, Rewind, Trim, Cl
 
 
 def _only_takes_back(draft: Draft, command: Command) -> bool:
-    """Whether the command is no reason to start what waits: no turn is open, and none was."""
+    """Whether the command is no reason to start what waits: no turn is open, and none was, or
+    nobody is there to run it."""
     if not isinstance(command, _TAKING_BACK):
         return False
     aborted = any(isinstance(event, TurnAborted) for event in draft.events)
-    return draft.state.turn is None and not aborted
+    return draft.state.turn is None and not (aborted and draft.finds(draft.state.active))
 
 
 def _model_answered(draft: Draft, command: ModelAnswered) -> None:
@@ -215,6 +217,8 @@ def _go_on(draft: Draft) -> None:
                     return
             case Phase.ANSWERED if draft.owned:
                 conclude(draft)
+            case Phase.MODEL if draft.owned and not draft.asking and (to := draft.turn.handoff):
+                switch(draft, to)
             case Phase.MODEL if draft.owned and not draft.asking:
                 limit = _limit_reached(draft)
                 if limit is None:
@@ -303,6 +307,10 @@ def _go_on_with_call(draft: Draft, each: OpenCall) -> None:
             ask(draft, call, rules.gates[call.name])
         case Requested() if gate := rules.gate(call, draft.stamp.session_id, draft.state):
             ask(draft, call, gate)
+        case Requested() | Approved() | InDoubt() if target := rules.configured.handoffs.get(
+            call.name
+        ):
+            ask_to_go_on(draft, call, target)
         case Requested() if _has_room(draft):
             _start_call(draft, call.id, 1)
         case Approved(attempts=attempts) | InDoubt(attempt=attempts) if _has_room(draft):

@@ -167,6 +167,14 @@ class InputJoined(Item, frozen=True, tag="input.applied"):
     input_id: str
 
 
+class AgentChanged(Item, frozen=True, tag="agent.changed"):
+    """Another agent goes on with the turn."""
+
+    turn_id: str
+    version: int
+    agent: str
+
+
 class ApprovalShown(Item, frozen=True, tag="approval.requested"):
     """A call waits for a decision."""
 
@@ -200,6 +208,7 @@ StreamItem: TypeAlias = (
     | ToolEnded
     | InputShown
     | InputJoined
+    | AgentChanged
     | ApprovalShown
     | ErrorShown
     | TurnDone

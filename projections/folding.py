@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -11,15 +11,18 @@ from msgspec.structs import replace
 from ..events.messages import AssistantMessage, Message, ToolCall, Usage
 from ..events.session import AgentConfigured
 from .growing import Growing
+from .open_turn import (
+    OpenTurn,
+    QueuedInput,
+)
 from .state import (
     Carried,
     Decided,
     Edit,
     EndedTurn,
     KeyedInput,
-    OpenTurn,
-    QueuedInput,
     SessionState,
+    Switch,
 )
 from .transcript import Transcript
 
@@ -48,6 +51,7 @@ class Folding:
         "said",
         "spoken",
         "starts",
+        "switches",
         "tenant",
         "transcript",
         "turn",
@@ -77,6 +81,7 @@ class Folding:
         self.rerun: dict[str, KeyedInput] | None = None
         self.starts: Growing[int] = state.starts
         self.edits: Growing[Edit] = state.edits
+        self.switches: Growing[Switch] = state.switches
         self.carried: Carried | None = state.carried
         self.said: list[Message] = []
         self.spoken: int = len(state.transcript)
@@ -104,9 +109,15 @@ class Folding:
             self.unfolded,
             self.starts,
             self.edits,
+            self.switches,
             self.carried,
             self.runs if self.rerun is None else self.rerun,
         )
+
+    @property
+    def active(self) -> str:
+        """The agent that goes on with the next turn."""
+        return self.agent if self.switches.last is None else self.switches.last.agent
 
     @property
     def length(self) -> int:
@@ -129,12 +140,26 @@ class Folding:
         self.said, self.spoken, self.began = [], len(self.transcript), []
         return self.transcript, self.starts
 
-    def edit(self, kept: int, messages: Iterable[Message] = (), starts: Iterable[int] = ()) -> None:
-        """Let other messages, and turns that begin elsewhere, follow the first ``kept``
-        messages. What followed them is noted."""
+    def switch(self, agent: str) -> None:
+        """Let another agent go on from here."""
+        self.switches = self.switches.extended((Switch(self.length, agent),))
+
+    def edit(
+        self,
+        kept: int,
+        messages: Iterable[Message] = (),
+        starts: Iterable[int] = (),
+        switches: Iterable[Switch] = (),
+    ) -> None:
+        """Let other messages, turns that begin elsewhere, and other switches follow the first
+        ``kept`` messages. What followed them is noted."""
         transcript, places = self.written()
         first = bisect_left(places, kept)
-        self.edits = self.edits.extended((Edit(kept, transcript[kept:], places[first:]),))
+        staying = bisect_right(self.switches, kept, key=_place)
+        gone = Edit(kept, transcript[kept:], places[first:], self.switches[staying:])
+        self.edits = self.edits.extended((gone,))
+        if gone.switches or switches:
+            self.switches = self.switches.first(staying).extended(switches)
         self.transcript, self.spoken, self.said = transcript.first(kept), kept, list(messages)
         self.starts, self.began = places.first(first), list(starts)
         if self.carried is not None and self.carried.covers > kept:
@@ -212,6 +237,10 @@ class Folding:
     def owes_results(self) -> bool:
         """Whether calls lack results: then nothing may come between."""
         return self.turn is not None and bool(self.turn.calls)
+
+
+def _place(switch: Switch) -> int:
+    return switch.place
 
 
 def _is_cut(ended: EndedTurn, kept: int) -> bool:

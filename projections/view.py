@@ -10,7 +10,12 @@ from msgspec import Struct
 from ..events.approvals import Approval
 from ..events.messages import Content, Message, ToolCall
 from ..events.session import Status
-from .state import SessionState, Settled
+from .open_turn import (
+    Settled,
+)
+from .state import (
+    SessionState,
+)
 from .usage import SessionUsage
 
 
@@ -47,6 +52,11 @@ class View(Struct, frozen=True, eq=False):
     def state(self) -> Any:
         """The application's own state."""
         return self.folded.application
+
+    @property
+    def active_agent(self) -> str:
+        """The agent that goes on: with the open turn, or with the next one."""
+        return self.folded.active
 
     @property
     def status(self) -> Status:

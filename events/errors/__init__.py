@@ -40,6 +40,7 @@
     │   ├── ModelTimedOut         the model took longer than it may
     │   ├── InvalidModelTurn      what the model answered is no turn
     │   ├── InvalidOutput         its final answers do not fit the output type
+    │   ├── HookFailed            a hook around the model raised
     │   ├── TurnWithdrawn         the input was taken back before it was used
     │   ├── TurnTakenOver         a younger node runs the turn
     │   ├── StepRefused           a durable step can't be taken or recorded here
@@ -109,6 +110,7 @@ from .stores import (
 )
 from .turns import (
     ContextTooLong,
+    HookFailed,
     InvalidModelTurn,
     InvalidOutput,
     ModelFailed,
@@ -135,6 +137,7 @@ __all__ = [
     "CorruptEvent",
     "DamagedFile",
     "ErasureRefused",
+    "HookFailed",
     "IllegalTransition",
     "InputConflict",
     "InvalidAgent",
