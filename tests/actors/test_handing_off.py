@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from msgspec import Struct
+from places import on_durable_stores
 
 from turnstream.actors import (
     ActorSystem,
@@ -304,10 +305,10 @@ def test_a_turn_fails_where_the_other_agent_can_not_be_made_ready_and_resumes() 
         assert handed(session) == [("a", "b", False), ("a", "b", True)]
 
 
+@on_durable_stores
 def test_a_conversation_that_goes_on_without_somebody_who_took_part_says_so(
-    caplog: pytest.LogCaptureFixture, tmp_path: Any
+    caplog: pytest.LogCaptureFixture, store: str
 ) -> None:
-    store = f"sqlite:///{tmp_path}/s.db"
     b = Agent("b", model=ScriptedModel(["b"]))
     a = Agent("a", model=ScriptedModel([[call("transfer_to_b")]]), handoffs=[b])
     with ActorSystem(a, store=store) as system:
@@ -332,12 +333,12 @@ class Verdict(Struct):
     guilty: bool
 
 
-def test_the_answer_is_of_the_type_of_the_agent_that_gives_it(tmp_path: Any) -> None:
+@on_durable_stores
+def test_the_answer_is_of_the_type_of_the_agent_that_gives_it(store: str) -> None:
     def agents(a: list[Any], b: list[Any]) -> Agent:
         other = Agent("b", model=ScriptedModel(b), output_type=Invoice, output_retries=1)
         return Agent("a", model=ScriptedModel(a), output_type=Verdict, handoffs=[other])
 
-    store = f"sqlite:///{tmp_path}/s.db"
     a: list[Any] = ['{"guilty": true}', "hm", "hm", [call("transfer_to_b")]]
     with ActorSystem(agents(a, ['{"guilty": true}', '{"euros": 7}']), store=store) as system:
         session = system.session("s")
