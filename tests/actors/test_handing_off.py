@@ -301,10 +301,10 @@ def test_a_turn_fails_where_the_other_agent_can_not_be_made_ready_and_resumes() 
         assert handed(session) == [("a", "b", False), ("a", "b", True)]
 
 
+@on_durable_stores
 def test_a_conversation_that_goes_on_without_somebody_who_took_part_says_so(
-    caplog: pytest.LogCaptureFixture, tmp_path: Any
+    caplog: pytest.LogCaptureFixture, store: str
 ) -> None:
-    store = f"sqlite:///{tmp_path}/s.db"
     b = Agent("b", model=ScriptedModel(["b"]))
     a = Agent("a", model=ScriptedModel([[call("transfer_to_b")]]), handoffs=[b])
     with ActorSystem(a, store=store) as system:
