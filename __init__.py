@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from .actors import ActorSystem as ActorSystem
     from .actors import Agent as Agent
     from .actors import Handoff as Handoff
+    from .actors import Journal as Journal
+    from .actors import JournalRun as JournalRun
     from .actors import Model as Model
     from .actors import ModelRequest as ModelRequest
     from .actors import Patch as Patch
@@ -61,6 +63,8 @@ _ROOMS = {
     "FilePart": "events",
     "Handoff": "actors",
     "ImagePart": "events",
+    "Journal": "actors",
+    "JournalRun": "actors",
     "MailboxFull": "events",
     "Message": "events",
     "Model": "actors",
@@ -105,6 +109,8 @@ __all__ = [
     "FilePart",
     "Handoff",
     "ImagePart",
+    "Journal",
+    "JournalRun",
     "MailboxFull",
     "Message",
     "Model",

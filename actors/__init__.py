@@ -17,6 +17,8 @@ from .forking import Lineage
 from .handles import Session
 from .handoff import Handoff
 from .importing import import_transcript, transcript_events
+from .journal import Journal
+from .journal_run import JournalRun
 from .models import (
     Delta,
     Model,
@@ -68,6 +70,8 @@ __all__ = [
     "ImportedSession",
     "InputJoined",
     "InputShown",
+    "Journal",
+    "JournalRun",
     "Lineage",
     "Model",
     "ModelRequest",

@@ -42,6 +42,7 @@
     │   ├── TurnTakenOver         a younger node runs the turn
     │   ├── StepRefused           a durable step can't be taken or recorded here
     │   ├── StepConflict          a step of this key was recorded with other arguments
+    │   ├── RunBusy               a journal's run of this id is under way
     │   └── ToolError             for tools to raise: its text is what the model reads
     ├── ActorError
     │   ├── MailboxFull           nothing was accepted; try again
@@ -112,6 +113,7 @@ from .turns import (
     ModelStreamEnded,
     ModelTimedOut,
     ModelUnavailable,
+    RunBusy,
     StepConflict,
     StepRefused,
     ToolError,
@@ -147,6 +149,7 @@ __all__ = [
     "NotAStore",
     "NotSupported",
     "NothingUnfinished",
+    "RunBusy",
     "ScriptExhausted",
     "SessionAwaitingApproval",
     "SessionCrashed",
