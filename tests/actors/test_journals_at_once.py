@@ -33,6 +33,9 @@ class Held:
         self.done.append(name)
         return name
 
+    async def act_async(self, name: str) -> str:
+        return await asyncio.to_thread(self.act, name)
+
     def work(self, run: JournalRun) -> list[str]:
         return [run.step(name, self.act, name) for name in ("first", "second")]
 
@@ -84,9 +87,7 @@ def test_who_waits_comes_next_and_begins_anew(held: Held, threads: ThreadPoolExe
 
 async def resumed(journal: Journal, held: Held) -> Any:
     async def work(run: JournalRun) -> list[str]:
-        return [
-            await run.step(name, asyncio.to_thread, held.act, name) for name in ("first", "second")
-        ]
+        return [await run.step(name, held.act_async, name) for name in ("first", "second")]
 
     return await journal.resume("r", work)
 
