@@ -11,12 +11,14 @@ if TYPE_CHECKING:
     from .actors import ActorSystem as ActorSystem
     from .actors import Agent as Agent
     from .actors import Handoff as Handoff
+    from .actors import Hooks as Hooks
     from .actors import Journal as Journal
     from .actors import JournalRun as JournalRun
     from .actors import Model as Model
     from .actors import ModelRequest as ModelRequest
     from .actors import Patch as Patch
     from .actors import ReasoningDelta as ReasoningDelta
+    from .actors import Refused as Refused
     from .actors import Session as Session
     from .actors import StreamItem as StreamItem
     from .actors import TextDelta as TextDelta
@@ -62,6 +64,7 @@ _ROOMS = {
     "Checkpoint": "projections",
     "FilePart": "events",
     "Handoff": "actors",
+    "Hooks": "actors",
     "ImagePart": "events",
     "Journal": "actors",
     "JournalRun": "actors",
@@ -75,6 +78,7 @@ _ROOMS = {
     "Pending": "projections",
     "ReasoningDelta": "actors",
     "RecordedEvent": "events",
+    "Refused": "actors",
     "Session": "actors",
     "SessionError": "events",
     "StoreError": "events",
@@ -108,6 +112,7 @@ __all__ = [
     "Checkpoint",
     "FilePart",
     "Handoff",
+    "Hooks",
     "ImagePart",
     "Journal",
     "JournalRun",
@@ -121,6 +126,7 @@ __all__ = [
     "Pending",
     "ReasoningDelta",
     "RecordedEvent",
+    "Refused",
     "Session",
     "SessionError",
     "StoreError",

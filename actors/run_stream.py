@@ -196,7 +196,6 @@ class RunStream:
             budget=_NO_BUDGET,
             owner=self._nodes.owner,
             fingerprint=digest,
-            run_id=self._run_id,
         )
         begun = [] if self._known.version else [SessionStarted(at=at, agent=JOURNAL)]
         return [*begun, started]
