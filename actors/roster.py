@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from ..events.errors import InvalidAgent, UnknownAgent
+from ..events.identifiers import JOURNAL
 from .agent import Agent
 
 
@@ -49,6 +50,10 @@ class Roster:
 
     def agent(self, name: str) -> Agent:
         """The agent of that name or alias. Raises ``UnknownAgent``, which names those there are."""
+        if name == JOURNAL:
+            raise UnknownAgent(
+                "this is the stream of a journal's run and not a session: go on with it by Journal"
+            )
         if (found := self._named.get(name)) is None:
             raise UnknownAgent(
                 f"this system has no agent {name!r} (it has {', '.join(map(repr, self.names))}): "

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from places import on_durable_stores
 
 from turnstream.actors import (
     ActorSystem,

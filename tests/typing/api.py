@@ -15,6 +15,8 @@ from turnstream import (
     Handoff,
     Hooks,
     ImagePart,
+    Journal,
+    JournalRun,
     MailboxFull,
     Message,
     Model,
@@ -340,3 +342,19 @@ def refused(session: Session) -> str:
     except TurnstreamError as error:
         return f"{error.code} {error.turn_id} {error.call_id}"
     return ""
+
+
+def loading(run: JournalRun, path: str) -> int:
+    assert_type(run.epoch, int)
+    assert_type(run.idempotency_key, str)
+    run.run("inner", loading, path, idempotency_key=path)
+    for line in run.step_stream("read", search, path=path):
+        run.step("store", print, line)
+    return run.epoch
+
+
+with Journal("memory://", wait=1.5) as journal:
+    assert_type(journal.run("import", loading, "a.csv"), Any)
+    assert_type(journal.resume("import", loading, path="a.csv"), Any)
+    assert_type(journal.abandon("import"), bool)
+    assert_type([each.session_id for each in journal.runs("failed")], list[str])
