@@ -11,6 +11,7 @@ from typing import Any
 
 from ..events.errors import (
     ContextTooLong,
+    HookFailed,
     InvalidModelTurn,
     InvalidOutput,
     ModelFailed,
@@ -69,6 +70,7 @@ _ERRORS: dict[str, type[TurnError]] = {
     error.code: error
     for error in (
         ContextTooLong,
+        HookFailed,
         InvalidModelTurn,
         InvalidOutput,
         ModelFailed,

@@ -14,7 +14,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from ..events.errors import ModelStreamEnded, ModelUnavailable
-from ..events.messages import Usage
+from ..events.messages import ToolCall, Usage
 from ..events.session import ToolCallStarted
 from ..projections import Carried, OpenTurn, SessionState
 from .call_state import CallState, ChangingCall
@@ -23,12 +23,15 @@ from .completions import failure_of, model_command, tool_command
 from .effects import Effects, Returned, Running, Settled
 from .feed import Feed
 from .gate import Gate
-from .models import Delta, ModelRequest, is_usage
+from .logging_context import CallIds, within
+from .models import Ask, Delta, ModelRequest, is_usage
 from .ready import ReadyAgent
 from .results import emitted
-from .step_recorder import Ask, CallRecorder
+from .step_recorder import AskToRecord, CallRecorder
 from .steps import Steps
+from .telling import Teller
 from .tool_context import ToolContext, idempotency_key
+from .tools import Tool
 
 Post = Callable[[Command, "Call", BaseException | None], None]
 
@@ -56,9 +59,11 @@ class Call:
 class Calls:
     """Starts calls, and knows which are still wanted."""
 
-    def __init__(self, session_id: str, effects: Effects, post: Post, ask: Ask) -> None:
-        self._session_id, self._effects = session_id, effects
-        self._post, self._ask = post, ask
+    def __init__(
+        self, session_id: str, effects: Effects, teller: Teller, post: Post, ask: AskToRecord
+    ) -> None:
+        self._session_id, self._effects, self._teller = session_id, effects, teller
+        self._post, self._ask_to_record = post, ask
         self._model: Call | None = None
         self._failure: ModelStreamEnded | ModelUnavailable | None = None
         self._tools: set[Call] = set()
@@ -131,10 +136,11 @@ class Calls:
             self._post(command, call, cause)
 
         show = partial(_show, call, feed, request.turn_id)
+        ask = ready.asking(self._ask(ready, turn), request, state.starts, state.carried_over, show)
 
         def begin() -> Running:
             return self._effects.run(
-                ready.asking(request, state.starts, state.carried_over, show),
+                partial(within, CallIds(self._session_id, turn.turn_id), ask),
                 is_async=ready.model_is_async,
                 gate=call.gate,
                 opens="result",
@@ -183,30 +189,57 @@ class Calls:
         requested = next(each.call for each in turn.calls if each.call.id == event.call_id)
         tool, call = ready.tools[requested.name], Call()
         self._tools.add(call)
-        recorder = CallRecorder(self._session_id, event, call.gate, self._ask)
+        recorder = CallRecorder(self._session_id, event, call.gate, self._ask_to_record)
         context = ToolContext(
             self._session_id,
             event.turn_id,
             event.call_id,
             idempotency_key(self._session_id, event.turn_id, event.call_id),
             event.attempt,
-            CallState(state.application, ChangingCall(self._session_id, event, self._ask)),
+            CallState(
+                state.application, ChangingCall(self._session_id, event, self._ask_to_record)
+            ),
             lambda: call.gate.cancelled,
             Steps(turn.taken_by(event.call_id), recorder, call_id=event.call_id),
             tool.is_async,
         )
 
+        run = self._running(ready, turn, tool, requested, context)
+
         def settle(settled: Settled) -> None:
             self._post(tool_command(settled, event, tool), call, None)
 
         call.running = self._effects.run(
-            partial(tool.run, requested, context),
+            partial(within, CallIds(self._session_id, event.turn_id, event.call_id), run),
             is_async=tool.is_async,
             gate=call.gate,
             opens="entry",
             session_id=self._session_id,
             timeout=tool.options.timeout,
             post=settle,
+        )
+
+    def _ask(self, ready: ReadyAgent, turn: OpenTurn) -> Ask:
+        if ready.hooking is None:
+            return ready.ask
+        stretch = self._teller.stretch(ready, turn)
+        return ready.hooking.model(
+            ready.ask, stretch, self._effects, is_async=ready.model_itself_is_async
+        )
+
+    def _running(
+        self,
+        ready: ReadyAgent,
+        turn: OpenTurn,
+        tool: Tool,
+        call: ToolCall,
+        context: ToolContext,
+    ) -> Callable[[], Any]:
+        if ready.hooking is None:
+            return partial(tool.run, call, context)
+        stretch = self._teller.stretch(ready, turn)
+        return ready.hooking.tool(
+            tool.run, call, context, stretch, self._effects, is_async=tool.is_async
         )
 
     def _request(self, ready: ReadyAgent, state: SessionState, turn: OpenTurn) -> ModelRequest:

@@ -18,6 +18,8 @@ from .call_state import CallState
 from .choosing import AgentContext
 from .commands import Gate, OnCrash, OnDrift, Rules
 from .context import Shrinking
+from .hooking import Hooking
+from .hooks import Hooks
 from .models import AnyModel, Ask, ModelRequest, asking, model_id
 from .outputs import Output
 from .roster import Roster
@@ -47,15 +49,16 @@ class ReadyAgent:
         if self.is_dynamic:
             agent = dataclasses.replace(template, model=_unchosen, instructions="", tools=())
         self.agent: Agent = agent
+        hooks = cast(Sequence[Hooks], agent.hooks)
+        self.hooking: Hooking | None = Hooking(hooks) if hooks else None
         self.ask: Ask
         self.model_is_async: bool
         model, tools = cast(AnyModel, agent.model), cast(Sequence[Tool], agent.tools)
         self.ask, self.model_is_async = asking(model)
+        self.model_itself_is_async: bool = self.model_is_async
         self._shrinking: Shrinking | None = None
         if agent.context_policy is not None:
-            self._shrinking = Shrinking(
-                agent.context_policy, self.ask, model_is_async=self.model_is_async
-            )
+            self._shrinking = Shrinking(agent.context_policy, model_is_async=self.model_is_async)
             self.model_is_async = self._shrinking.is_async
         tools = [*tools, *(each.tool for each in agent.targets)]
         self.tools: Mapping[str, Tool] = {each.name: each for each in tools}
@@ -83,16 +86,17 @@ class ReadyAgent:
 
     def asking(
         self,
+        ask: Ask,
         request: ModelRequest,
         turns: Sequence[int],
         carried: Carried | None,
         show: Callable[[Any], None],
     ) -> Callable[[], Any]:
-        """What asks the model. ``turns`` are the places at which turns begin, and ``carried`` what
-        its context policy carried over."""
+        """What asks the model, by ``ask``. ``turns`` are the places at which turns begin, and
+        ``carried`` what its context policy carried over."""
         if self._shrinking is None:
-            return partial(self.ask, request, show)
-        return partial(self._shrinking.ask, turns, carried, request, show)
+            return partial(ask, request, show)
+        return partial(self._shrinking.ask, ask, turns, carried, request, show)
 
     def typed(self, output: Any) -> Any:
         """A recorded output as the agent's type."""

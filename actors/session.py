@@ -29,21 +29,24 @@ from ..projections import SessionState
 from ..projections.phases import Phase
 from ..stores.port import Appended
 from . import refusals
+from .alarm import Alarm
 from .attempts import Attempt, Commit
 from .callers import Callers
 from .calls import Call, Calls
 from .cast import Cast
-from .commands import Command, Continue, Look, LookAtTheClock, OfACall, Resume, Stamp, Submit
+from .commands import Command, Continue, Look, OfACall, Resume, Stamp, Submit
 from .decider import decide
 from .draft import Decision
 from .inputs import steers
 from .letters import Asked, Asker, Committed, Completed, Drain, Heed, IdleFor, Message
+from .logging_context import about, log_failure
 from .mailbox import Envelope
 from .pooled import PooledActor
 from .ready import ReadyAgent
 from .recording import Known, append_after, read_news, read_on
 from .removing import Delete, Erase, Removal, remove
 from .snapshotting import next_due, take_snapshot
+from .telling import Teller
 from .waiting import Promise
 
 if TYPE_CHECKING:
@@ -63,8 +66,9 @@ class SessionActor(PooledActor):
         self._id, self._runtime = session_id, runtime
         self._cast = Cast(session_id, runtime.agent)
         self._callers = Callers(session_id, self._cast.typed)
+        self._teller = Teller(session_id, runtime.listeners)
         ask = partial(runtime.ask, session_id, self.actor_inbox)
-        self._calls = Calls(session_id, runtime.effects, self._post, ask)
+        self._calls = Calls(session_id, runtime.effects, self._teller, self._post, ask)
         self._agent = self._tenant = ""
         self._draining: Drain | None = None
         self._commit: Commit | None = None
@@ -72,7 +76,7 @@ class SessionActor(PooledActor):
         self._outcome: Appended | StoreError | None = None
         self._known = Known()
         self._loaded = self._adopted = False
-        self._alarm: datetime | None = None
+        self._alarm = Alarm(session_id, runtime)
         self._snapshot_due = 0
 
     def on_receive(self, message: Message) -> None:
@@ -81,7 +85,7 @@ class SessionActor(PooledActor):
         except TurnstreamError as error:
             self._break(error)
         except Exception as error:
-            log.exception("session %r: its actor failed", self._id)
+            log_failure(log, error, about(self._id), "session %r: its actor failed", self._id)
             crash = refusals.crashed(self._id, error)
             if isinstance(message, Asked):
                 message.asker.fail(crash)
@@ -158,6 +162,7 @@ class SessionActor(PooledActor):
     def _forget(self) -> None:
         self._known = Known()
         self._loaded = self._adopted = False
+        self._teller.interrupt()
 
     def _silences(self, command: Command) -> bool:
         """Whether the model call under way was cancelled for the command's sake. That has to be
@@ -275,6 +280,7 @@ class SessionActor(PooledActor):
         if self._adopted and (turn is None or turn.owner.node != self._runtime.owner.node):
             self._adopted = False
             self._calls.cancel_all()
+        self._teller.caught_up(self._known, adopted=self._adopted)
         self._callers.tell_news(before.state, events, before.version + 1)
         self._await_others()
 
@@ -313,13 +319,15 @@ class SessionActor(PooledActor):
         if commit.attempt.asker is not None:
             self._callers.answer(decision, commit.attempt.command, commit.attempt.asker)
         self._callers.tell(decision, commit.attempt.command, first)
+        self._teller.tell(self._ready, decision, first)
         self._await_others()
         for event in decision.events:
             match event:
                 case ModelCallDiscarded():
                     self._calls.drop_model()
                 case AgentDriftDetected(turn_id=turn_id, changes=changes):
-                    log.warning(DRIFTED, turn_id, self._id, ", ".join(changes))
+                    found, extra = ", ".join(changes), about(self._id, turn_id)
+                    log.warning(DRIFTED, turn_id, self._id, found, extra=extra)
                 case ToolCallStarted():
                     self._calls.start_tool(self._ready, self._state, event)
         self._call_model_if_due()
@@ -338,15 +346,7 @@ class SessionActor(PooledActor):
             self._calls.start_model(self._ready, self._state, self._callers.feed)
 
     def _set_alarm(self) -> None:
-        """See to it that somebody looks at the clock when the next decision is due."""
-        turn = self._state.turn
-        due = turn.next_expiry if turn is not None and turn.calls else None
-        if due is None or due == self._alarm:
-            return
-        self._alarm = due
-        look: Promise[bool] = Promise(self._id)
-        asked = Asked(LookAtTheClock(), look, self._agent, self._tenant)
-        self._runtime.tell_later(self._id, asked, (due - datetime.now(UTC)).total_seconds())
+        self._alarm.set(self._state.turn, self._agent, self._tenant)
 
     @property
     def _state(self) -> SessionState:
@@ -384,6 +384,7 @@ class SessionActor(PooledActor):
 
     def on_stop(self) -> None:
         self._calls.cancel_all()
+        self._teller.interrupt()
 
     def on_failure(
         self,

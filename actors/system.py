@@ -28,6 +28,7 @@ from .effects import Place
 from .forking import Lineage, fork, lineage
 from .handles import Session, as_text, check_policy
 from .letters import Asked, Asker
+from .logging_context import about
 from .losing import warn_of_lost_questions, warn_that_nothing_was_kept
 from .patching import Patch
 from .projecting import Projector
@@ -208,6 +209,7 @@ class ActorSystem:
             "session %r is set aside: its process was lost %d times and nothing was recorded",
             session_id,
             turn.recoveries + 1,
+            extra=about(session_id, turn.turn_id),
         )
         return True
 

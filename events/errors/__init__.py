@@ -40,6 +40,7 @@
     │   ├── ModelTimedOut         the model took longer than it may
     │   ├── InvalidModelTurn      what the model answered is no turn
     │   ├── InvalidOutput         its final answers do not fit the output type
+    │   ├── HookFailed            a hook around the model raised
     │   ├── TurnWithdrawn         the input was taken back before it was used
     │   ├── TurnTakenOver         a younger node runs the turn
     │   ├── StateRefused          a call may change the state no more
@@ -110,6 +111,7 @@ from .stores import (
 )
 from .turns import (
     ContextTooLong,
+    HookFailed,
     InvalidModelTurn,
     InvalidOutput,
     ModelFailed,
@@ -137,6 +139,7 @@ __all__ = [
     "CorruptEvent",
     "DamagedFile",
     "ErasureRefused",
+    "HookFailed",
     "IllegalTransition",
     "InputConflict",
     "InvalidAgent",

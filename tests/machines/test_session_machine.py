@@ -5,17 +5,17 @@ from __future__ import annotations
 
 import pytest
 from hypothesis import settings
-from sessions import SessionMachine
+from stating import StatingMachine
 
 from turnstream.stores import EventStore, MemoryStore, SQLiteStore
 
 
-class MemoryMachine(SessionMachine):
+class MemoryMachine(StatingMachine):
     def open_store(self) -> EventStore:
         return MemoryStore()
 
 
-class SQLiteMachine(SessionMachine):
+class SQLiteMachine(StatingMachine):
     def open_store(self) -> EventStore:
         return SQLiteStore(self.directory / "streams.db", synchronous="normal")
 
