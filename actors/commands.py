@@ -21,12 +21,13 @@ OnDrift: TypeAlias = Literal["ignore", "warn", "error"]
 
 
 class Submit(Struct, frozen=True, gc=False):
-    """Accept an input. ``key`` is the sender's own name for it."""
+    """Accept an input. ``key`` is the sender's own name for it, ``trace`` what it was sent in."""
 
     input_id: str
     content: Content
     policy: Policy = "wait"
     key: str = ""
+    trace: str = ""
 
 
 class Continue(Struct, frozen=True, gc=False):
@@ -35,6 +36,7 @@ class Continue(Struct, frozen=True, gc=False):
     input_id: str
     messages: tuple[Message, ...]
     key: str = ""
+    trace: str = ""
 
 
 class Resume(Struct, frozen=True, gc=False):

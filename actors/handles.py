@@ -77,7 +77,7 @@ class Session(SessionReading):
         if chosen == "wait":
             self._refuse_inside("send", "use policy='queue' or 'steer'")
         turn = Turn(self, token_hex(8))
-        command = Submit(turn.input_id, content_of(input), chosen, _key(key))
+        command = Submit(turn.input_id, content_of(input), chosen, _key(key), self._trace)
         self._system.tell(self, command, turn)
         return turn
 
@@ -93,9 +93,9 @@ class Session(SessionReading):
         turn = Turn(self, token_hex(8))
         command: Command
         if _is_conversation(input):
-            command = Continue(turn.input_id, tuple(input), _key(key))
+            command = Continue(turn.input_id, tuple(input), _key(key), self._trace)
         else:
-            command = Submit(turn.input_id, content_of(input), "queue", _key(key))
+            command = Submit(turn.input_id, content_of(input), "queue", _key(key), self._trace)
         self._system.tell(self, command, turn)
         return turn
 
@@ -171,6 +171,10 @@ class Session(SessionReading):
     def tell(self, command: LateCommand, reply: Promise[bool]) -> None:
         """Say something about a turn that was asked for. For handles."""
         self._system.tell(self, command, reply)
+
+    @property
+    def _trace(self) -> str:
+        return self._system.trace(self.id, self.agent)
 
     @property
     def place(self) -> Place:

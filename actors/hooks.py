@@ -22,7 +22,7 @@ class Stretch(Struct, frozen=True):
 
     ``version`` and ``at`` are those of the event that set it going; ``resumed`` says that the turn
     began before. ``input_id`` names the turn's first input: no two turns share one, whatever
-    their sessions are called.
+    their sessions are called. ``trace`` is what ``on_send`` said when that was sent.
     """
 
     session_id: str
@@ -33,6 +33,7 @@ class Stretch(Struct, frozen=True):
     version: int
     at: datetime
     resumed: bool = False
+    trace: str = ""
 
 
 class Rest(Struct, frozen=True):
@@ -102,14 +103,21 @@ class Hooks:
     def during_model(
         self, stretch: Stretch, request: ModelRequest
     ) -> AbstractContextManager[Any] | None:
-        """A context to ask the model in, the hooks before and after it included. It is entered
-        where the call runs, also on the event loop, and so must not block. If what it gives is
-        callable, that is called with the ``ModelTurn`` that will be recorded."""
+        """A context to ask the model in, with the request that the hooks before it left, and the
+        hooks after it inside. It is entered where the call runs, also on the event loop, and so
+        must not block. If what it gives is callable, that is called with the ``ModelTurn`` that
+        will be recorded."""
 
     def during_tool(
         self, stretch: Stretch, context: ToolContext, call: ToolCall
     ) -> AbstractContextManager[Any] | None:
-        """The same for a tool; called with the outcome and the content."""
+        """The same for a tool, with all its hooks inside; called with the outcome and the
+        content."""
+
+    def on_send(self, session_id: str, agent: str) -> str | None:
+        """An input is being sent, by the code that runs here, be it on an event loop: must not
+        block. What it returns, a W3C traceparent, is recorded with the input; the first hook that
+        returns one counts."""
 
     def on_event(
         self, session_id: str, version: int, event: SessionEvent

@@ -67,6 +67,7 @@ def submit(draft: Draft, command: Submit) -> None:
                 content=command.content,
                 policy=command.policy,
                 key=command.key,
+                trace=command.trace,
             )
         )
     resume(draft)
@@ -82,7 +83,8 @@ def go_on_from(draft: Draft, command: Continue) -> None:
         case ():
             resume(draft)
         case (UserMessage(content=content),):
-            submit(draft, Submit(command.input_id, content_of(content), "queue", command.key))
+            accepted = content_of(content)
+            submit(draft, Submit(command.input_id, accepted, "queue", command.key, command.trace))
         case _:
             raise InvalidTranscript(
                 "after what the conversation has already, one message of the user may follow"

@@ -77,9 +77,17 @@ class Teller:
     ) -> Stretch:
         assert turn is not None
         agent, model = ready.configured.name, ready.configured.model
-        input_id = turn.inputs[0].input_id if turn.inputs else ""
+        first = turn.inputs[0] if turn.inputs else None
         stretch = Stretch(
-            self._session_id, turn.turn_id, agent, model, input_id, version, at, resumed
+            self._session_id,
+            turn.turn_id,
+            agent,
+            model,
+            first.input_id if first is not None else "",
+            version,
+            at,
+            resumed,
+            first.trace if first is not None else "",
         )
         self._turn, self._stretch = turn, stretch
         return stretch

@@ -68,12 +68,13 @@ class SessionStarted(Event, frozen=True, tag="session_started"):
 
 class InputQueued(Event, frozen=True, tag="input_queued"):
     """An input was accepted. ``key`` is the caller's own name for it: a second send with the
-    same key is the same input."""
+    same key is the same input. ``trace`` says which trace it was sent in, as a W3C traceparent."""
 
     input_id: str
     content: Content
     policy: Policy = "wait"
     key: str = ""
+    trace: str = ""
 
 
 class InputApplied(Event, frozen=True, tag="input_applied"):

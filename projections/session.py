@@ -139,7 +139,9 @@ def _state_changed(folding: Folding, event: StateChanged) -> None:
 @_on(InputQueued)
 def _queued(folding: Folding, event: InputQueued) -> None:
     turn_id = folding.turn.turn_id if folding.turn is not None else ""
-    accepted = QueuedInput(event.input_id, event.content, event.policy, event.key, turn_id)
+    accepted = QueuedInput(
+        event.input_id, event.content, event.policy, event.key, turn_id, event.trace
+    )
     folding.queued = (*folding.queued, accepted)
     if event.key:
         folding.own_keys()[event.key] = KeyedInput(event.input_id, event.content)

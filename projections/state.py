@@ -81,13 +81,15 @@ class OpenCall(Struct, frozen=True, gc=False):
 
 
 class QueuedInput(Struct, frozen=True, gc=False):
-    """An accepted input. ``turn_id`` is the turn that was open then, if one was."""
+    """An accepted input. ``turn_id`` is the turn that was open then, if one was; ``trace`` the
+    trace it was sent in."""
 
     input_id: str
     content: Content
     policy: Policy
     key: str = ""
     turn_id: str = ""
+    trace: str = ""
 
 
 ABORTED = "aborted"

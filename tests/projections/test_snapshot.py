@@ -50,7 +50,7 @@ from turnstream.projections import (
 )
 
 AT = datetime(2026, 1, 2, 3, 4, 5, 678, UTC)
-DIGESTS = {1: "4ba0d1e89e262d9b", 2: "cebdb99199262f3c"}
+DIGESTS = {1: "4ba0d1e89e262d9b", 2: "3dc5be569d326bb1"}
 
 
 def turn(number: int, *inside: SessionEvent, content: Any = "hi") -> list[SessionEvent]:
