@@ -32,6 +32,7 @@ from .projecting import Projector
 from .replaying import RefusedCall, Replayed, ReplayedStep, replay
 from .restoring import Restored, restore_rows
 from .results import (
+    AgentChanged,
     ApprovalShown,
     ErrorShown,
     InputJoined,
@@ -56,6 +57,7 @@ __all__ = [
     "NOT_DONE",
     "ActorSystem",
     "Agent",
+    "AgentChanged",
     "AgentContext",
     "ApprovalShown",
     "Audited",

@@ -26,6 +26,9 @@ from .logging_context import CallIds, within
 from .models import Ask, Delta, ModelRequest, is_usage
 from .ready import ReadyAgent
 from .results import emitted
+from .step_recorder import Ask as AskActor
+from .step_recorder import CallRecorder
+from .steps import Steps
 from .telling import Teller
 from .tool_context import ToolContext, idempotency_key
 from .tools import Tool
@@ -56,9 +59,11 @@ class Call:
 class Calls:
     """Starts calls, and knows which are still wanted."""
 
-    def __init__(self, session_id: str, effects: Effects, teller: Teller, post: Post) -> None:
-        self._session_id, self._effects, self._post = session_id, effects, post
-        self._teller = teller
+    def __init__(
+        self, session_id: str, effects: Effects, teller: Teller, post: Post, ask: AskActor
+    ) -> None:
+        self._session_id, self._effects, self._teller = session_id, effects, teller
+        self._post, self._ask = post, ask
         self._model: Call | None = None
         self._failure: ModelStreamEnded | ModelUnavailable | None = None
         self._tools: set[Call] = set()
@@ -131,7 +136,8 @@ class Calls:
             self._post(command, call, cause)
 
         show = partial(_show, call, feed, request.turn_id)
-        ask = ready.asking(self._ask(ready, turn), request, state.starts, state.carried, show)
+        hooked, carried = self._hooked(ready, turn), state.carried_over
+        ask = ready.asking(hooked, request, state.starts, carried, show)
 
         def begin() -> Running:
             return self._effects.run(
@@ -184,6 +190,7 @@ class Calls:
         requested = next(each.call for each in turn.calls if each.call.id == event.call_id)
         tool, call = ready.tools[requested.name], Call()
         self._tools.add(call)
+        recorder = CallRecorder(self._session_id, event, call.gate, self._ask)
         context = ToolContext(
             self._session_id,
             event.turn_id,
@@ -192,6 +199,8 @@ class Calls:
             event.attempt,
             state.application,
             lambda: call.gate.cancelled,
+            Steps(turn.taken_by(event.call_id), recorder, call_id=event.call_id),
+            tool.is_async,
         )
 
         run = self._running(ready, turn, tool, requested, context)
@@ -209,7 +218,7 @@ class Calls:
             post=settle,
         )
 
-    def _ask(self, ready: ReadyAgent, turn: OpenTurn) -> Ask:
+    def _hooked(self, ready: ReadyAgent, turn: OpenTurn) -> Ask:
         if ready.hooking is None:
             return ready.ask
         stretch = self._teller.stretch(ready, turn)

@@ -11,7 +11,7 @@ from msgspec import Struct
 from ..events.approvals import OnExpiry
 from ..events.messages import Content, Message, ModelTurn, Outcome, Policy, ToolCall, Usage
 from ..events.session import AgentConfigured, Budget, Owner
-from ..projections import Carried, SessionState
+from ..projections import Carried, SessionState, TakenStep
 from .outputs import Fits, Unfit
 
 OnCrash: TypeAlias = Literal["rerun", "fail", "ask"]
@@ -20,13 +20,20 @@ OnCrash: TypeAlias = Literal["rerun", "fail", "ask"]
 OnDrift: TypeAlias = Literal["ignore", "warn", "error"]
 
 
+IfRunExists: TypeAlias = Literal["resume", "restart", "fail", "resume_only"]
+
+
 class Submit(Struct, frozen=True, gc=False):
-    """Accept an input. ``key`` is the sender's own name for it, ``trace`` what it was sent in."""
+    """Accept an input. ``key`` is the sender's own name for it, ``run_id`` for the turn it is to
+    start; ``if_run_exists`` says what is to be done where there is such a run. Without content it
+    only names the run. ``trace`` is what it was sent in."""
 
     input_id: str
     content: Content
     policy: Policy = "wait"
     key: str = ""
+    run_id: str = ""
+    if_run_exists: IfRunExists = "resume"
     trace: str = ""
 
 
@@ -137,6 +144,14 @@ class ToolReturned(Struct, frozen=True, gc=False):
     content: Any
 
 
+class RecordStep(Struct, frozen=True, gc=False):
+    """Record a durable step that a call's ``attempt`` took."""
+
+    turn_id: str
+    attempt: int
+    step: TakenStep
+
+
 Command: TypeAlias = (
     Submit
     | Continue
@@ -153,6 +168,7 @@ Command: TypeAlias = (
     | ModelAnswered
     | ModelBroke
     | ToolReturned
+    | RecordStep
 )
 LateCommand: TypeAlias = Callable[[], Command]
 """A command about an input whose id is known for sure when its sender was answered."""
@@ -173,8 +189,9 @@ class Rules(Struct, frozen=True):
     ``gate`` what decision it needs, or None; ``gates`` are those of calls in doubt, by tool.
     ``output`` says whether a final answer fits, where it is to, and ``output_retries`` how often
     the model may answer again. ``model_retries`` is how often a model call of one step is repeated
-    that broke. ``for_turn`` gives the rules of a turn that begins or goes on, where they are chosen
-    then.
+    that broke. ``for_turn`` gives the rules of an agent in a turn that begins or goes on: of a
+    state, the turn's id and the agent's name. ``find`` raises ``UnknownAgent`` for one that is not
+    there; ``renamed`` are the names that agents have, by those they had.
     """
 
     configured: AgentConfigured
@@ -186,7 +203,9 @@ class Rules(Struct, frozen=True):
     gates: Mapping[str, Gate]
     on_drift: OnDrift = "warn"
     keep_failed: bool = True
-    for_turn: Callable[[SessionState, str], Rules] | None = None
+    for_turn: Callable[[SessionState, str, str], Rules] | None = None
+    find: Callable[[str], object] | None = None
+    renamed: Mapping[str, str] = {}
     output: Callable[[str], Fits | Unfit] | None = None
     output_retries: int = 0
     model_retries: int = 2

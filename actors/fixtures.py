@@ -50,7 +50,8 @@ class Fixture(NamedTuple):
             self.session_id,
             self.turn_id,
             self.step,
-            output=configured.output,
+            ready.agent.settings,
+            configured.output,
         )
 
     def context(self, agent: str) -> AgentContext:
@@ -93,7 +94,7 @@ def _from_course(run: Course, session_id: str) -> Iterator[Fixture]:
             before.application,
             _proposed(answered, steps[answered.place]),
             before.starts,
-            before.carried,
+            before.carried_over,
         )
 
 

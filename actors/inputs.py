@@ -67,6 +67,7 @@ def submit(draft: Draft, command: Submit) -> None:
                 content=command.content,
                 policy=command.policy,
                 key=command.key,
+                run_id=command.run_id,
                 trace=command.trace,
             )
         )
@@ -84,7 +85,8 @@ def go_on_from(draft: Draft, command: Continue) -> None:
             resume(draft)
         case (UserMessage(content=content),):
             accepted = content_of(content)
-            submit(draft, Submit(command.input_id, accepted, "queue", command.key, command.trace))
+            input_id, key, trace = command.input_id, command.key, command.trace
+            submit(draft, Submit(input_id, accepted, "queue", key, trace=trace))
         case _:
             raise InvalidTranscript(
                 "after what the conversation has already, one message of the user may follow"
@@ -117,7 +119,9 @@ def is_new(state: SessionState, command: Submit, stamp: Stamp) -> bool:
 
 def _is_retry(state: SessionState, command: Submit, stamp: Stamp) -> bool:
     turn = state.turn
-    if turn is None or command.key or is_owned(state, stamp, adopted=stamp.adopted):
+    if turn is None or command.key or command.run_id:
+        return False
+    if is_owned(state, stamp, adopted=stamp.adopted):
         return False
     if len(state.queued) > len(state.joinable):  # it may be one of those that wait
         return False

@@ -9,6 +9,7 @@ a tool either: they run elsewhere and come back as messages.
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
 from threading import get_ident
@@ -22,6 +23,7 @@ from ..events.errors import (
     SessionError,
     StoreError,
     TurnstreamError,
+    UnknownAgent,
     WrongExpectedVersion,
 )
 from ..events.session import AgentDriftDetected, ModelCallDiscarded, ToolCallStarted, TurnAborted
@@ -33,7 +35,8 @@ from .alarm import Alarm
 from .attempts import Attempt, Commit
 from .callers import Callers
 from .calls import Call, Calls
-from .commands import Command, Continue, Look, Resume, Stamp, Submit
+from .cast import Cast
+from .commands import Command, Continue, Look, RecordStep, Resume, Stamp, Submit
 from .decider import decide
 from .draft import Decision
 from .inputs import steers
@@ -41,7 +44,7 @@ from .letters import Asked, Asker, Committed, Completed, Drain, Heed, IdleFor, M
 from .logging_context import about, log_failure
 from .mailbox import Envelope
 from .pooled import PooledActor
-from .ready import Cast, ReadyAgent
+from .ready import ReadyAgent
 from .recording import Known, append_after, read_news, read_on
 from .removing import Delete, Erase, Removal, remove
 from .snapshotting import next_due, take_snapshot
@@ -63,10 +66,11 @@ class SessionActor(PooledActor):
     def __init__(self, session_id: str, runtime: Runtime) -> None:
         super().__init__()
         self._id, self._runtime = session_id, runtime
-        self._callers = Callers(session_id, lambda output: runtime.agent(self._agent).typed(output))
-        self._cast = Cast(session_id)
+        self._cast = Cast(session_id, runtime.agent)
+        self._callers = Callers(session_id, self._cast.typed)
+        ask = partial(runtime.ask, session_id, self.actor_inbox)
         self._teller = Teller(session_id, runtime.listeners)
-        self._calls = Calls(session_id, runtime.effects, self._teller, self._post)
+        self._calls = Calls(session_id, runtime.effects, self._teller, self._post, ask)
         self._agent = self._tenant = ""
         self._draining: Drain | None = None
         self._commit: Commit | None = None
@@ -114,7 +118,7 @@ class SessionActor(PooledActor):
                 self._calls.drain(now=message.now)
 
     def _asked(self, asked: Asked) -> None:
-        if self._draining is not None:
+        if self._draining is not None and not isinstance(asked.command, RecordStep):
             asked.asker.fail(refusals.closing(self._id))
             return
         try:
@@ -147,10 +151,7 @@ class SessionActor(PooledActor):
             self._loaded = True
             self._set_alarm()
             self._snapshot_due = next_due(self._known.begun)
-        if self._state.agent:
-            self._agent = self._state.agent
-        else:
-            self._agent, self._tenant = asked.agent, asked.tenant
+        self._agent, self._tenant = asked.agent, asked.tenant
 
     def _check_room(self, command: Command) -> None:
         limit = self._runtime.mailbox_limit
@@ -200,8 +201,7 @@ class SessionActor(PooledActor):
     def _decide(self, attempt: Attempt) -> None:
         stamp = self._stamp(silenced=attempt.silenced)
         try:
-            agent, turn = self._runtime.agent(self._agent), self._state.turn
-            rules = self._cast.rules(agent, turn)
+            rules = self._cast.rules(self._state, self._agent)
             decision = decide(self._state, attempt.command, rules, stamp)
         except SessionError:
             if not self._is_news_for(attempt):
@@ -321,7 +321,8 @@ class SessionActor(PooledActor):
         if commit.attempt.asker is not None:
             self._callers.answer(decision, commit.attempt.command, commit.attempt.asker)
         self._callers.tell(decision, commit.attempt.command, first)
-        self._teller.tell(self._ready, decision, first)
+        with suppress(UnknownAgent):  # then nothing runs that there would be hooks around
+            self._teller.tell(self._ready, decision, first)
         self._await_others()
         for event in decision.events:
             match event:
@@ -356,7 +357,7 @@ class SessionActor(PooledActor):
 
     @property
     def _ready(self) -> ReadyAgent:
-        return self._cast.ready(self._runtime.agent(self._agent), self._state.turn)
+        return self._cast.active(self._state, self._agent)
 
     def _post(self, command: Command, call: Call, cause: BaseException | None) -> None:
         self._runtime.post(self.actor_inbox, Envelope(Completed(command, call, cause)))

@@ -96,7 +96,7 @@ class ActorSystem:
             warn_of_lost_questions(roster.agents)
         self._runtime = Runtime(
             roster,
-            partial(ReadyAgent, keep_failed=keep, on_drift=on_agent_drift),
+            partial(ReadyAgent, keep_failed=keep, on_drift=on_agent_drift, roster=roster),
             self._store,
             idle_timeout=idle_timeout,
             mailbox_limit=mailbox_limit,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from ..events.session import (
+    AgentHandedOff,
     SessionEvent,
     TurnAborted,
     TurnFailed,
@@ -35,19 +36,41 @@ class Teller:
 
     def tell(self, ready: ReadyAgent, decision: Decision, first: int) -> None:
         """Tell what was just appended; ``first`` is the first event's version."""
-        if ready.hooking is None:
+        hooking = ready.hooking
+        if hooking is None and self._stretch is None:
             return
-        self._hooks = ready.hooking.listening
+        hooks = () if hooking is None else hooking.listening
+        if self._stretch is None:
+            self._hooks = hooks
+        begins = decision.adopted and not any(map(_is_switch, decision.events))
         for version, event in enumerate(decision.events, first):
             before, after = decision.states[version - first : version - first + 2]
-            if self._stretch is None and decision.adopted and after.phase in _AT_WORK:
+            if self._stretch is None and begins and after.phase in _AT_WORK:
                 resumed = not isinstance(event, TurnStarted)
                 self._begin(ready, after.turn, version, event.at, resumed=resumed)
             self._listeners.tell(self._hooks, Happened(self._session_id, version, event))
             self._end(event, before)
+            if _is_switch(event):
+                self._hand_over(ready, hooks, after.turn, version, event.at)
         self._turn, self._version = decision.state.turn, first + len(decision.events) - 1
         if self._stretch is not None and decision.state.phase is Phase.PAUSED:
             self._rest("awaiting-approval", decision.events[-1].at)
+
+    def _hand_over(
+        self,
+        ready: ReadyAgent,
+        hooks: tuple[Hooks, ...],
+        turn: OpenTurn | None,
+        version: int,
+        at: datetime,
+    ) -> None:
+        """End the stretch of the agent before, and begin one of the agent that goes on."""
+        resumed = self._stretch is None or self._stretch.resumed
+        if self._stretch is not None:
+            self._rest("handed-off", at)
+        self._hooks = hooks
+        if ready.hooking is not None:
+            self._begin(ready, turn, version, at, resumed=resumed)
 
     def interrupt(self) -> None:
         """Tell that nothing of the stretch under way, if there is one, runs here any more."""
@@ -111,3 +134,7 @@ class Teller:
         assert stretch is not None and self._turn is not None
         rest = Rest(why, at, self._turn.usage, finish_reason, code)
         self._listeners.tell(self._hooks, Rested(stretch, rest))
+
+
+def _is_switch(event: SessionEvent) -> bool:
+    return isinstance(event, AgentHandedOff) and event.applied

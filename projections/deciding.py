@@ -8,7 +8,17 @@ from ..events.frozen import frozen
 from ..events.messages import ToolCall
 from ..events.session import ApprovalRequested, ApprovalResolved, ApprovalWithdrawn
 from .folding import Folding
-from .state import Approved, Decided, Gated, InDoubt, OpenCall, Requested, Stage
+from .open_turn import (
+    Approved,
+    Gated,
+    InDoubt,
+    OpenCall,
+    Requested,
+    Stage,
+)
+from .state import (
+    Decided,
+)
 
 
 def requested(folding: Folding, event: ApprovalRequested) -> None:
@@ -37,6 +47,8 @@ def resolved(folding: Folding, event: ApprovalResolved) -> None:
     if event.arguments is not None:
         edited = ToolCall(call.id, call.name, frozen(event.arguments))
         folding.edit_call(edited)
+    if edited != call and folding.turn is not None:
+        folding.turn = folding.turn.without_numbered(call.id)
     _put(folding, call, OpenCall(edited, stage))
 
 

@@ -13,6 +13,7 @@ from ..events.errors import IllegalTransition
 from ..events.session import (
     AgentConfigured,
     AgentDriftDetected,
+    AgentHandedOff,
     ApprovalRequested,
     ApprovalResolved,
     ApprovalWithdrawn,
@@ -30,6 +31,7 @@ from ..events.session import (
     SessionRewound,
     SessionStarted,
     StateChanged,
+    StepRecorded,
     ToolCallStarted,
     ToolResultRecorded,
     ToolResultsTrimmed,
@@ -88,6 +90,8 @@ TRANSITIONS: Mapping[Phase, Mapping[type[Event], frozenset[Phase] | None]] = {
         ContextCarried,
         ModelCallDiscarded,
         AgentDriftDetected,
+        StepRecorded,
+        AgentHandedOff,
         MODEL=(TurnResumed,),
         TOOLS=(ModelTurnRecorded,),
         ANSWERED=(ModelTurnRecorded,),
@@ -103,7 +107,9 @@ TRANSITIONS: Mapping[Phase, Mapping[type[Event], frozenset[Phase] | None]] = {
     ),
     Phase.TOOLS: _phase(
         ToolCallStarted,
+        StepRecorded,
         AgentDriftDetected,
+        AgentHandedOff,
         MODEL=(ToolResultRecorded,),
         TOOLS=(ToolResultRecorded, TurnResumed, ApprovalRequested, *_DECISIONS),
         PAUSED=(ToolResultRecorded, ApprovalRequested, *_DECISIONS),
@@ -112,6 +118,7 @@ TRANSITIONS: Mapping[Phase, Mapping[type[Event], frozenset[Phase] | None]] = {
     ),
     Phase.PAUSED: _phase(
         AgentDriftDetected,
+        AgentHandedOff,
         ApprovalRequested,
         MODEL=(ToolResultRecorded,),
         TOOLS=(ToolResultRecorded, ToolCallStarted, *_DECISIONS),

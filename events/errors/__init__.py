@@ -28,7 +28,9 @@
     │   ├── SessionCrashed        its actor failed; the stream is as it was
     │   ├── ErasureRefused        the content can't be erased now
     │   ├── IllegalTransition     the event can't happen in this state
-    │   └── InputConflict         a key was used before, with another input
+    │   ├── InputConflict         a key or run id was used before, with another input
+    │   ├── RunExists             there is a run of this id, where there was to be none
+    │   └── RunNotFound           there is no run of this id
     ├── TurnError
     │   ├── ModelFailed           the model raised
     │   │   ├── ModelUnavailable  overloaded or away: asking again may help
@@ -41,6 +43,8 @@
     │   ├── HookFailed            a hook around the model raised
     │   ├── TurnWithdrawn         the input was taken back before it was used
     │   ├── TurnTakenOver         a younger node runs the turn
+    │   ├── StepRefused           a durable step can't be taken or recorded here
+    │   ├── StepConflict          a step of this key was recorded with other arguments
     │   └── ToolError             for tools to raise: its text is what the model reads
     ├── ActorError
     │   ├── MailboxFull           nothing was accepted; try again
@@ -83,6 +87,8 @@ from .sessions import (
     IllegalTransition,
     InputConflict,
     NothingUnfinished,
+    RunExists,
+    RunNotFound,
     SessionAwaitingApproval,
     SessionCrashed,
     SessionError,
@@ -112,6 +118,8 @@ from .turns import (
     ModelStreamEnded,
     ModelTimedOut,
     ModelUnavailable,
+    StepConflict,
+    StepRefused,
     ToolError,
     TurnError,
     TurnTakenOver,
@@ -146,6 +154,8 @@ __all__ = [
     "NotAStore",
     "NotSupported",
     "NothingUnfinished",
+    "RunExists",
+    "RunNotFound",
     "ScriptExhausted",
     "SessionAwaitingApproval",
     "SessionCrashed",
@@ -154,6 +164,8 @@ __all__ = [
     "SessionExists",
     "SessionNotFound",
     "SessionReadOnly",
+    "StepConflict",
+    "StepRefused",
     "StoreBusy",
     "StoreClosed",
     "StoreError",

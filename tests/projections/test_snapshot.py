@@ -27,6 +27,7 @@ from turnstream.events import (
     SessionRewound,
     SessionStarted,
     StateChanged,
+    StepRecorded,
     TextPart,
     ToolCall,
     ToolCallStarted,
@@ -50,13 +51,13 @@ from turnstream.projections import (
 )
 
 AT = datetime(2026, 1, 2, 3, 4, 5, 678, UTC)
-DIGESTS = {1: "4ba0d1e89e262d9b", 2: "3dc5be569d326bb1"}
+DIGESTS = {1: "4ba0d1e89e262d9b", 2: "6f153a49e5f79d85"}
 
 
 def turn(number: int, *inside: SessionEvent, content: Any = "hi") -> list[SessionEvent]:
     name, given_ = f"turn-{number}", f"i{number}"
     return [
-        InputQueued(at=AT, input_id=given_, content=content, key=f"k{number}"),
+        InputQueued(at=AT, input_id=given_, content=content, key=f"k{number}", run_id=f"r{number}"),
         TurnStarted(
             at=AT,
             turn_id=name,
@@ -65,6 +66,7 @@ def turn(number: int, *inside: SessionEvent, content: Any = "hi") -> list[Sessio
             budget=Budget(8, seconds=60.0),
             owner=Owner(3, "n"),
             fingerprint="f",
+            run_id=f"r{number}",
         ),
         *(replace(each, turn_id=name) for each in inside),
     ]
@@ -101,6 +103,15 @@ STREAM: list[SessionEvent] = [
     TurnAborted(at=AT, turn_id="turn-2"),
     SessionRewound(at=AT, keep_entries=3, undoes=1),
     *turn(3, calls(1, ONE, TWO), ToolCallStarted(at=AT, turn_id="", call_id="c1", attempt=2)),
+    StepRecorded(
+        at=AT,
+        turn_id="turn-3",
+        call_id="c1",
+        name="charge",
+        arguments_digest="d",
+        value={"r": [1, {"y": None}]},
+        position=1,
+    ),
     ApprovalRequested(
         at=AT,
         approval_id="s/3",

@@ -91,11 +91,18 @@ def weather(city: str, days: int = 1) -> str:
     return f"{city}: sunny for {days}"
 
 
+async def hold(flight: str) -> int:
+    return len(flight)
+
+
 @tool(name="book_flight", description="Book a flight.", on_crash="fail", timeout=5.0)
 async def book(context: ToolContext, flight: str) -> dict[str, str]:
     assert_type(context.idempotency_key, str)
     assert_type(context.attempt, int)
     assert_type(context.cancelled, bool)
+    held = await context.step("hold", hold, flight, idempotency_key=flight)
+    lines = [each async for each in context.step_stream("read", search, path=flight)]
+    assert_type([held, *lines], list[Any])
     return {"flight": flight, "session": context.session_id, "call": context.call_id}
 
 
@@ -235,6 +242,7 @@ def inspecting(session: Session) -> None:
     session.send(UserMessage("again"))
     session.send((TextPart("What is this?"), ImagePart(url="https://example.org/cat.png")))
     session.send((FilePart("notes.txt", data=b"..."),), policy="wait")
+    session.send("again", run_id="job-7", if_run_exists="resume_only").result().run_id.upper()
     replayed = RecordedModel(session.events())
     assert_type(replayed.tools, list[Tool])
     for prefix in crash_points(session.events(after=3)):
