@@ -26,8 +26,7 @@ from .logging_context import CallIds, within
 from .models import Ask, Delta, ModelRequest, is_usage
 from .ready import ReadyAgent
 from .results import emitted
-from .step_recorder import Ask as AskActor
-from .step_recorder import CallRecorder
+from .step_recorder import AskToRecord, CallRecorder
 from .steps import Steps
 from .telling import Teller
 from .tool_context import ToolContext, idempotency_key
@@ -60,10 +59,10 @@ class Calls:
     """Starts calls, and knows which are still wanted."""
 
     def __init__(
-        self, session_id: str, effects: Effects, teller: Teller, post: Post, ask: AskActor
+        self, session_id: str, effects: Effects, teller: Teller, post: Post, ask: AskToRecord
     ) -> None:
         self._session_id, self._effects, self._teller = session_id, effects, teller
-        self._post, self._ask = post, ask
+        self._post, self._ask_to_record = post, ask
         self._model: Call | None = None
         self._failure: ModelStreamEnded | ModelUnavailable | None = None
         self._tools: set[Call] = set()
@@ -136,8 +135,7 @@ class Calls:
             self._post(command, call, cause)
 
         show = partial(_show, call, feed, request.turn_id)
-        hooked, carried = self._hooked(ready, turn), state.carried_over
-        ask = ready.asking(hooked, request, state.starts, carried, show)
+        ask = ready.asking(self._ask(ready, turn), request, state.starts, state.carried_over, show)
 
         def begin() -> Running:
             return self._effects.run(
@@ -190,7 +188,7 @@ class Calls:
         requested = next(each.call for each in turn.calls if each.call.id == event.call_id)
         tool, call = ready.tools[requested.name], Call()
         self._tools.add(call)
-        recorder = CallRecorder(self._session_id, event, call.gate, self._ask)
+        recorder = CallRecorder(self._session_id, event, call.gate, self._ask_to_record)
         context = ToolContext(
             self._session_id,
             event.turn_id,
@@ -218,7 +216,7 @@ class Calls:
             post=settle,
         )
 
-    def _hooked(self, ready: ReadyAgent, turn: OpenTurn) -> Ask:
+    def _ask(self, ready: ReadyAgent, turn: OpenTurn) -> Ask:
         if ready.hooking is None:
             return ready.ask
         stretch = self._teller.stretch(ready, turn)

@@ -68,8 +68,8 @@ class SessionActor(PooledActor):
         self._id, self._runtime = session_id, runtime
         self._cast = Cast(session_id, runtime.agent)
         self._callers = Callers(session_id, self._cast.typed)
-        ask = partial(runtime.ask, session_id, self.actor_inbox)
         self._teller = Teller(session_id, runtime.listeners)
+        ask = partial(runtime.ask, session_id, self.actor_inbox)
         self._calls = Calls(session_id, runtime.effects, self._teller, self._post, ask)
         self._agent = self._tenant = ""
         self._draining: Drain | None = None
