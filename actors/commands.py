@@ -26,7 +26,7 @@ IfRunExists: TypeAlias = Literal["resume", "restart", "fail", "resume_only"]
 class Submit(Struct, frozen=True, gc=False):
     """Accept an input. ``key`` is the sender's own name for it, ``run_id`` for the turn it is to
     start; ``if_run_exists`` says what is to be done where there is such a run. Without content it
-    only names the run."""
+    only names the run. ``trace`` is what it was sent in."""
 
     input_id: str
     content: Content
@@ -34,6 +34,7 @@ class Submit(Struct, frozen=True, gc=False):
     key: str = ""
     run_id: str = ""
     if_run_exists: IfRunExists = "resume"
+    trace: str = ""
 
 
 class Continue(Struct, frozen=True, gc=False):
@@ -42,6 +43,7 @@ class Continue(Struct, frozen=True, gc=False):
     input_id: str
     messages: tuple[Message, ...]
     key: str = ""
+    trace: str = ""
 
 
 class Resume(Struct, frozen=True, gc=False):

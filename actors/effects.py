@@ -220,8 +220,8 @@ class DaemonPool:
         while (job := self._next()) is not None:
             try:
                 job()
-            except BaseException:
-                log.exception("a thread goes on after an error that its job let through")
+            except BaseException as error:
+                log_failure(log, error, {}, "a thread goes on after an error of its job")
             del job
             with self._lock:
                 self._spare += 1

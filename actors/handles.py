@@ -97,7 +97,8 @@ class Session(SessionReading):
             self._refuse_inside("send", "use policy='queue' or 'steer', without a run_id")
         turn = Turn(self, token_hex(8))
         content = run_content(input) if run else content_of(input)
-        command = Submit(turn.input_id, content, chosen, _name(key, "key"), run, if_run_exists)
+        own = _name(key, "key")
+        command = Submit(turn.input_id, content, chosen, own, run, if_run_exists, self._trace)
         self._system.tell(self, command, turn)
         return turn
 
@@ -112,10 +113,11 @@ class Session(SessionReading):
         """
         turn = Turn(self, token_hex(8))
         command: Command
+        own = _name(key, "key")
         if _is_conversation(input):
-            command = Continue(turn.input_id, tuple(input), _name(key, "key"))
+            command = Continue(turn.input_id, tuple(input), own, self._trace)
         else:
-            command = Submit(turn.input_id, content_of(input), "queue", _name(key, "key"))
+            command = Submit(turn.input_id, content_of(input), "queue", own, trace=self._trace)
         self._system.tell(self, command, turn)
         return turn
 
@@ -191,6 +193,10 @@ class Session(SessionReading):
     def tell(self, command: LateCommand, reply: Promise[bool]) -> None:
         """Say something about a turn that was asked for. For handles."""
         self._system.tell(self, command, reply)
+
+    @property
+    def _trace(self) -> str:
+        return self._system.trace(self.id, self.agent)
 
     @property
     def place(self) -> Place:

@@ -22,9 +22,11 @@ from .hooks import Hooks, Refused, Stretch
 from .models import Ask, ModelRequest, Show, model_turn
 from .outcomes import ToolDone, described, tool_done
 from .tool_context import ToolContext
-from .watching import Watch
+from .watching import Watch, note_failure
 
 Hook = Callable[..., Any]
+
+_LONGEST_TRACE = 256
 
 
 class Hooking:
@@ -40,8 +42,19 @@ class Hooking:
         self._during_tool = _those(hooks, "during_tool")
         self._before_tool = _those(hooks, "before_tool")
         self._after_tool = _those(hooks, "after_tool")[::-1]
+        self._on_send = _those(hooks, "on_send")
         self._models = bool(self._during_model or self._before_model or self._after_model)
         self._tools = bool(self._during_tool or self._before_tool or self._after_tool)
+
+    def sending(self, session_id: str, agent: str) -> str:
+        """Which trace an input is sent in; empty where no hook knows."""
+        for hook in self._on_send:
+            try:
+                if trace := _checked(hook(session_id, agent)):
+                    return trace
+            except Exception as error:
+                note_failure(hook, error)
+        return ""
 
     def model(self, ask: Ask, stretch: Stretch, effects: Effects, *, is_async: bool) -> Ask:
         """What asks the model, with the hooks around it; async where ``ask`` is."""
@@ -83,12 +96,12 @@ class Hooking:
         *,
         is_async: bool,
     ) -> Any:
+        for hook in self._before_model:
+            request = await _requested(caller, hook, stretch, request)
         watch, raised = Watch(), None
         for hook in self._during_model:
             watch.enter(hook, stretch, request)
         try:
-            for hook in self._before_model:
-                request = await _requested(caller, hook, stretch, request)
             answer = ask(request)
             if is_async:
                 answer = await answer
@@ -238,6 +251,14 @@ async def _ran(
             raise
         return ToolDone("error", described(error))
     return tool_done(value)
+
+
+def _checked(trace: Any) -> str:
+    if not trace:
+        return ""
+    if not isinstance(trace, str) or not trace.isascii() or len(trace) > _LONGEST_TRACE:
+        raise ValueError("a traceparent is ASCII, and short")
+    return trace
 
 
 def _has(hooks: Hooks, method: str) -> bool:

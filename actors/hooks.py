@@ -15,7 +15,7 @@ from .models import ModelRequest
 from .tool_context import ToolContext
 
 WhyRest: TypeAlias = Literal[
-    "finished", "failed", "aborted", "awaiting-approval", "handed-over", "interrupted"
+    "finished", "failed", "aborted", "awaiting-approval", "handed-off", "interrupted"
 ]
 
 
@@ -24,7 +24,7 @@ class Stretch(Struct, frozen=True):
 
     ``version`` and ``at`` are those of the event that set it going; ``resumed`` says that the turn
     began before. ``input_id`` names the turn's first input: no two turns share one, whatever
-    their sessions are called.
+    their sessions are called. ``trace`` is what ``on_send`` said when that was sent.
     """
 
     session_id: str
@@ -35,13 +35,14 @@ class Stretch(Struct, frozen=True):
     version: int
     at: datetime
     resumed: bool = False
+    trace: str = ""
 
 
 class Rest(Struct, frozen=True):
     """Why and when a stretch ended. ``usage`` is the turn's so far, ``finish_reason`` how it
-    finished, ``code`` that of the error it failed with. ``handed-over``: another agent goes on, in
-    a stretch of its own. ``interrupted``: nothing of it runs here
-    any more, because the system was closed, the store failed, or another node runs it."""
+    finished, ``code`` that of the error it failed with. ``handed-off``: another agent
+    goes on with the turn, in a stretch of its own. ``interrupted``: nothing of it runs here any
+    more, because the system was closed, the store failed, or another node runs it."""
 
     reason: WhyRest
     at: datetime
@@ -105,14 +106,21 @@ class Hooks:
     def during_model(
         self, stretch: Stretch, request: ModelRequest
     ) -> AbstractContextManager[Any] | None:
-        """A context to ask the model in, the hooks before and after it included. It is entered
-        where the call runs, also on the event loop, and so must not block. If what it gives is
-        callable, that is called with the ``ModelTurn`` that will be recorded."""
+        """A context to ask the model in, with the request that the hooks before it left, and the
+        hooks after it inside. It is entered where the call runs, also on the event loop, and so
+        must not block. If what it gives is callable, that is called with the ``ModelTurn`` that
+        will be recorded."""
 
     def during_tool(
         self, stretch: Stretch, context: ToolContext, call: ToolCall
     ) -> AbstractContextManager[Any] | None:
-        """The same for a tool; called with the outcome and the content."""
+        """The same for a tool, with all its hooks inside; called with the outcome and the
+        content."""
+
+    def on_send(self, session_id: str, agent: str) -> str | None:
+        """An input is being sent, by the code that runs here, be it on an event loop: must not
+        block. What it returns, a W3C traceparent, is recorded with the input; the first hook that
+        returns one counts."""
 
     def on_event(
         self, session_id: str, version: int, event: SessionEvent

@@ -63,6 +63,7 @@ def submit(draft: Draft, command: Submit) -> None:
                 policy=command.policy,
                 key=command.key,
                 run_id=command.run_id,
+                trace=command.trace,
             )
         )
     resume(draft)
@@ -78,7 +79,9 @@ def go_on_from(draft: Draft, command: Continue) -> None:
         case ():
             resume(draft)
         case (UserMessage(content=content),):
-            submit(draft, Submit(command.input_id, content_of(content), "queue", command.key))
+            accepted = content_of(content)
+            input_id, key, trace = command.input_id, command.key, command.trace
+            submit(draft, Submit(input_id, accepted, "queue", key, trace=trace))
         case _:
             raise InvalidTranscript(
                 "after what the conversation has already, one message of the user may follow"

@@ -9,6 +9,7 @@ a tool either: they run elsewhere and come back as messages.
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
 from threading import get_ident
@@ -22,6 +23,7 @@ from ..events.errors import (
     SessionError,
     StoreError,
     TurnstreamError,
+    UnknownAgent,
     WrongExpectedVersion,
 )
 from ..events.session import AgentDriftDetected, ModelCallDiscarded, ToolCallStarted, TurnAborted
@@ -319,7 +321,8 @@ class SessionActor(PooledActor):
         if commit.attempt.asker is not None:
             self._callers.answer(decision, commit.attempt.command, commit.attempt.asker)
         self._callers.tell(decision, commit.attempt.command, first)
-        self._teller.tell(self._cast.ready(self._state, self._agent), decision, first)
+        with suppress(UnknownAgent):  # then nothing runs that there would be hooks around
+            self._teller.tell(self._ready, decision, first)
         self._await_others()
         for event in decision.events:
             match event:

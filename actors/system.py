@@ -279,6 +279,11 @@ class ActorSystem:
         """Hand a command to a session's actor. For handles."""
         self._runtime.tell(session.id, Asked(command, asker, session.agent, session.tenant))
 
+    def trace(self, session_id: str, agent: str) -> str:
+        """Which trace an input is sent in. For handles."""
+        hooking = self._runtime.agent(agent).hooking
+        return "" if hooking is None else hooking.sending(session_id, agent)
+
     def place(self, session_id: str) -> Place:
         """Where code of that session runs. For handles."""
         return self._runtime.effects.place(session_id)

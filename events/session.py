@@ -68,13 +68,15 @@ class SessionStarted(Event, frozen=True, tag="session_started"):
 
 class InputQueued(Event, frozen=True, tag="input_queued"):
     """An input was accepted. ``key`` is the caller's own name for it: a second send with the
-    same key is the same input. ``run_id`` is the caller's name for the turn it is to start."""
+    same key is the same input. ``run_id`` is the caller's name for the turn it is to start.
+    ``trace`` says which trace it was sent in, as a W3C traceparent."""
 
     input_id: str
     content: Content
     policy: Policy = "wait"
     key: str = ""
     run_id: str = ""
+    trace: str = ""
 
 
 class InputApplied(Event, frozen=True, tag="input_applied"):

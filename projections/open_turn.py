@@ -88,7 +88,7 @@ class TakenStep(Struct, frozen=True, gc=False):
 
 class QueuedInput(Struct, frozen=True, gc=False):
     """An accepted input. ``turn_id`` is the turn that was open then, if one was; ``run_id`` the
-    sender's name for the turn that it is to start."""
+    sender's name for the turn that it is to start, ``trace`` the trace it was sent in."""
 
     input_id: str
     content: Content
@@ -96,6 +96,7 @@ class QueuedInput(Struct, frozen=True, gc=False):
     key: str = ""
     turn_id: str = ""
     run_id: str = ""
+    trace: str = ""
 
 
 ABORTED = "aborted"

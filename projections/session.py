@@ -146,7 +146,13 @@ def _state_changed(folding: Folding, event: StateChanged) -> None:
 def _queued(folding: Folding, event: InputQueued) -> None:
     turn_id = folding.turn.turn_id if folding.turn is not None else ""
     accepted = QueuedInput(
-        event.input_id, event.content, event.policy, event.key, turn_id, event.run_id
+        event.input_id,
+        event.content,
+        event.policy,
+        event.key,
+        turn_id,
+        event.run_id,
+        event.trace,
     )
     folding.queued = (*folding.queued, accepted)
     if event.key:

@@ -19,7 +19,7 @@ LAYERS: dict[str, set[str]] = {  # a layer, and what it may use beside the stand
     "events": {"msgspec"},
     "projections": {"msgspec"},
     "stores": {"eventsourcing", "msgspec", "psycopg", "psycopg_pool"},
-    "actors": {"anthropic", "msgspec", "openai", "pykka", "rich", "typer"},
+    "actors": {"anthropic", "msgspec", "openai", "opentelemetry", "pykka", "rich", "typer"},
 }
 
 TOP_LEVEL = {

@@ -51,6 +51,7 @@ WITH_CONTENT = {
     "input_queued",
     "input_queued.parts",
     "input_queued.run",
+    "input_queued.traced",
     "model_turn_recorded",
     "model_turn_recorded.tagged",
     "output_refused",

@@ -91,6 +91,13 @@ EVENTS: dict[str, SessionEvent] = {
     "input_queued.run": InputQueued(
         at=AT, prev=PREV, input_id="i3", content="Book it", run_id="r1"
     ),
+    "input_queued.traced": InputQueued(
+        at=AT,
+        prev=PREV,
+        input_id="i3",
+        content="Plan my trip",
+        trace="00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+    ),
     "input_applied": InputApplied(at=AT, prev=PREV, turn_id="t1", input_id="i1"),
     "input_withdrawn": InputWithdrawn(at=AT, prev=PREV, input_id="i1"),
     "agent_configured": AgentConfigured(
