@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from inspect import isawaitable
-from typing import Any, cast
+from typing import Any, Unpack, cast
 
 from ..events.errors import InvalidAgent
 from .choosing import (
@@ -16,6 +16,7 @@ from .choosing import (
     chooses,
 )
 from .models import AnyModel, model_id
+from .sub_agents import SubAgent, SubAgentOptions
 from .tools import Tool, is_seconds
 
 _WHOLE_LIMITS = (
@@ -79,6 +80,22 @@ class Agent:
             model_id(cast(AnyModel, self.model))
         if not callable(self.tools):
             self._check_tools(self.tools)
+
+    def as_tool(
+        self,
+        *,
+        name: str | None = None,
+        description: str | None = None,
+        **options: Unpack[SubAgentOptions],
+    ) -> Tool:
+        """This agent as a tool of others, with one argument, ``input``: a call of it is a turn
+        in a session of its own, whose last text is the call's result.
+
+        By default it is called like the agent. ``needs_approval``, ``approval_timeout`` and
+        ``on_expiry`` are those of ``tool``. A call that was interrupted goes on where that
+        session was. Raises ``InvalidAgent`` where the name is none for a tool.
+        """
+        return SubAgent(self, name, description, **options)
 
     @property
     def is_dynamic(self) -> bool:

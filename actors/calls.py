@@ -6,22 +6,38 @@ turned into plain data where it ran, not in the actor.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Coroutine, Iterable
 from functools import partial
+from typing import Any
 
 from ..events.errors import (
     InvalidModelTurn,
     ModelFailed,
     ModelStreamEnded,
     ModelTimedOut,
+    SystemClosed,
     ToolError,
+    TurnstreamError,
     Unstorable,
 )
 from ..events.messages import Usage
-from ..events.session import ToolCallStarted
+from ..events.session import (
+    AgentDriftDetected,
+    ModelCallDiscarded,
+    SessionEvent,
+    ToolCallStarted,
+)
 from ..events.values import plain
 from ..projections import OpenTurn, SessionState
-from .commands import Command, ModelAnswered, ModelBroke, ToolReturned
+from .commands import (
+    Command,
+    ModelAnswered,
+    ModelBroke,
+    SubAgentLeft,
+    SubAgentPaused,
+    ToolReturned,
+)
 from .effects import (
     Abandoned,
     Cancelled,
@@ -36,31 +52,40 @@ from .effects import (
 from .feed import Feed
 from .gate import Gate
 from .models import Delta, ModelRequest, is_usage, model_turn
+from .parentage import parent_call
 from .ready import ReadyAgent
 from .results import emitted
+from .sub_agents import SubAgent, SubAgentEnded, SubAgentGone, SubAgentWaits
 from .tool_context import ToolContext, idempotency_key
 from .tools import Tool
 
+log: logging.Logger = logging.getLogger("turnstream.session")
+
+DRIFTED = "%s of session %r goes on with an agent that differs from the one that began it: %s"
+
 Post = Callable[[Command, "Call", BaseException | None], None]
+Serve = Callable[..., Coroutine[Any, Any, object]]
 
 
 class Call:
-    """One call under way: its gate, what runs behind it once it started, and what it is known to
-    have used so far."""
+    """One call under way: its gate, what runs behind it once it started, what it is known to
+    have used so far, and, where nobody can tell what it comes to, why."""
 
-    __slots__ = ("gate", "running", "usage")
+    __slots__ = ("gate", "gone", "running", "usage")
 
     def __init__(self) -> None:
         self.usage: Usage | None = None
         self.gate: Gate = Gate()
         self.running: Running | None = None
+        self.gone: TurnstreamError | None = None
 
 
 class Calls:
     """Starts calls, and knows which are still wanted."""
 
-    def __init__(self, session_id: str, effects: Effects, post: Post) -> None:
+    def __init__(self, session_id: str, effects: Effects, post: Post, serve: Serve) -> None:
         self._session_id, self._effects, self._post = session_id, effects, post
+        self._serve = serve
         self._model: Call | None = None
         self._tools: set[Call] = set()
 
@@ -75,12 +100,15 @@ class Calls:
         return self._model is not None
 
     def finished(self, call: Call) -> bool:
-        """Note that ``call`` came back; false where it is no longer wanted."""
+        """Note that ``call`` came back; false where it is no longer wanted. Raises what it was
+        given up for, unless that is the system's end, which lets the others be recorded."""
         if call is self._model:
             self._model = None
             return True
         wanted = call in self._tools
         self._tools.discard(call)
+        if wanted and call.gone is not None and not isinstance(call.gone, SystemClosed):
+            raise call.gone
         return wanted
 
     def cancel_all(self) -> None:
@@ -104,6 +132,24 @@ class Calls:
     def _cancel(self, call: Call) -> None:
         if call.running is not None:
             self._effects.cancel(call.running)
+
+    def follow(
+        self,
+        events: Iterable[SessionEvent],
+        state: SessionState,
+        ready: Callable[[], ReadyAgent],
+    ) -> None:
+        """Start and drop what events that are durable now say, in the state that they led to."""
+        for event in events:
+            match event:
+                case ModelCallDiscarded():
+                    self.drop_model()
+                case AgentDriftDetected(turn_id=turn_id, changes=changes):
+                    log.warning(DRIFTED, turn_id, self._session_id, ", ".join(changes))
+                case ToolCallStarted():
+                    self.start_tool(ready(), state, event)
+                case _:
+                    pass
 
     def start_model(self, ready: ReadyAgent, state: SessionState, feed: Feed | None) -> None:
         """Ask the model for the open turn's next step, unless it is being asked already."""
@@ -146,10 +192,16 @@ class Calls:
         )
 
         def settle(settled: Settled) -> None:
+            if isinstance(settled, Returned) and isinstance(settled.value, SubAgentGone):
+                call.gone = settled.value.error
             self._post(_tool_command(settled, event, tool), call, None)
 
+        run = partial(tool.run, requested, context)
+        if isinstance(tool, SubAgent):
+            parent = parent_call(self._session_id, state, event.call_id, event.at)
+            run = partial(self._serve, tool, requested, context, parent, state.tenant)
         call.running = self._effects.run(
-            partial(tool.run, requested, context),
+            run,
             is_async=tool.is_async,
             gate=call.gate,
             opens="entry",
@@ -208,9 +260,15 @@ def _usage(error: BaseException) -> Usage | None:
     return usage if isinstance(usage, Usage) and is_usage(usage) else None
 
 
-def _tool_command(settled: Settled, event: ToolCallStarted, tool: Tool) -> ToolReturned:
+def _tool_command(settled: Settled, event: ToolCallStarted, tool: Tool) -> Command:
     key = (event.turn_id, event.call_id, event.attempt)
     match settled:
+        case Returned(value=SubAgentEnded(outcome=outcome, content=content, usage=usage)):
+            return ToolReturned(*key, outcome, content, usage)
+        case Returned(value=SubAgentWaits(asked=asked)):
+            return SubAgentPaused(*key, asked)
+        case Returned(value=SubAgentGone()):
+            return SubAgentLeft()
         case Returned(value=value):
             try:
                 return ToolReturned(*key, "ok", plain(value, "result"))

@@ -8,9 +8,18 @@ from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
 
-from ..events.approvals import OnExpiry
-from ..events.messages import Content, Message, ModelTurn, Outcome, Policy, ToolCall, Usage
-from ..events.session import AgentConfigured, Budget, Owner
+from ..events.approvals import Approval, OnExpiry
+from ..events.messages import (
+    NO_USAGE,
+    Content,
+    Message,
+    ModelTurn,
+    Outcome,
+    Policy,
+    ToolCall,
+    Usage,
+)
+from ..events.session import AgentConfigured, Budget, Owner, ParentCall
 from ..projections import SessionState
 
 OnCrash: TypeAlias = Literal["rerun", "fail", "ask"]
@@ -20,12 +29,14 @@ OnDrift: TypeAlias = Literal["ignore", "warn", "error"]
 
 
 class Submit(Struct, frozen=True, gc=False):
-    """Accept an input. ``key`` is the sender's own name for it."""
+    """Accept an input. ``key`` is the sender's own name for it; ``parent`` is the call that the
+    session serves, where it begins with this input as a sub-agent's."""
 
     input_id: str
     content: Content
     policy: Policy = "wait"
     key: str = ""
+    parent: ParentCall | None = None
 
 
 class Continue(Struct, frozen=True, gc=False):
@@ -40,14 +51,20 @@ class Resume(Struct, frozen=True, gc=False):
     """Finish what is unfinished."""
 
 
+class GoOn(Struct, frozen=True, gc=False):
+    """Go on where a sub-agent does: a decision that it waited for was taken."""
+
+
 class Resolve(Struct, frozen=True, gc=False):
-    """Decide on a call. ``arguments``, if given, take the place of the proposed ones."""
+    """Decide on a call. ``arguments``, if given, take the place of the proposed ones. ``within``
+    is the session in which it was asked for: this one, or one that this one works for."""
 
     approval_id: str
     decision: Literal["approved", "rejected"]
     by: str = ""
     note: str = ""
     arguments: dict[str, Any] | None = None
+    within: str = ""
 
 
 class LookAtTheClock(Struct, frozen=True, gc=False):
@@ -65,10 +82,12 @@ class Withdraw(Struct, frozen=True, gc=False):
 
 
 class Abort(Struct, frozen=True, gc=False):
-    """Stop the turn that the input is part of; ``keep`` it, or drop it."""
+    """Stop the turn that the input is part of; ``keep`` it, or drop it. ``halted``: drop it also
+    where it does not go on anyway."""
 
     input_id: str
     keep: bool = False
+    halted: bool = False
 
 
 class Discard(Struct, frozen=True, gc=False):
@@ -129,12 +148,27 @@ class ToolReturned(Struct, frozen=True, gc=False):
     attempt: int
     outcome: Outcome
     content: Any
+    usage: Usage = NO_USAGE
+
+
+class SubAgentPaused(Struct, frozen=True, gc=False):
+    """The sub-agent that does the call's work waits for decisions."""
+
+    turn_id: str
+    call_id: str
+    attempt: int
+    asked: tuple[Approval, ...]
+
+
+class SubAgentLeft(Struct, frozen=True, gc=False):
+    """The call of a sub-agent came to nothing for now: it goes on when the turn is resumed."""
 
 
 Command: TypeAlias = (
     Submit
     | Continue
     | Resume
+    | GoOn
     | Resolve
     | LookAtTheClock
     | Look
@@ -147,6 +181,8 @@ Command: TypeAlias = (
     | ModelAnswered
     | ModelBroke
     | ToolReturned
+    | SubAgentPaused
+    | SubAgentLeft
 )
 LateCommand: TypeAlias = Callable[[], Command]
 """A command about an input whose id is known for sure when its sender was answered."""
@@ -165,7 +201,8 @@ class Rules(Struct, frozen=True):
 
     ``refusal`` says why a call can't be run (unknown tool, arguments that do not fit), or None;
     ``gate`` what decision it needs, or None; ``gates`` are those of calls in doubt, by tool.
-    ``for_turn`` gives the rules of a turn that begins or goes on, where they are chosen then.
+    ``for_turn`` gives the rules of a turn that begins or goes on, where they are chosen then;
+    ``sub_agents`` are the tools that are agents.
     """
 
     configured: AgentConfigured
@@ -178,6 +215,7 @@ class Rules(Struct, frozen=True):
     on_drift: OnDrift = "warn"
     keep_failed: bool = True
     for_turn: Callable[[SessionState, str], Rules] | None = None
+    sub_agents: frozenset[str] = frozenset()
 
 
 class Stamp(Struct, frozen=True, gc=False):
@@ -186,7 +224,8 @@ class Stamp(Struct, frozen=True, gc=False):
     ``adopted``: the open turn, if there is one, was started or resumed by this very activation,
     so that its effects are under way. ``draining``: nothing more is to be started. ``asking``: a
     model call is under way, where one is due. ``silenced``: it was cancelled before it had shown
-    anything. ``elsewhere``: the open turn goes on at another node, which lives.
+    anything. ``elsewhere``: the open turn goes on at another node, which lives. ``answered`` are
+    the questions of sub-agents' calls that hold no more: a decision was taken there.
     """
 
     at: datetime
@@ -198,3 +237,4 @@ class Stamp(Struct, frozen=True, gc=False):
     asking: bool = True
     silenced: bool = False
     elsewhere: bool = False
+    answered: frozenset[str] = frozenset()

@@ -37,6 +37,7 @@ from .commands import (
     Command,
     Continue,
     Discard,
+    GoOn,
     Look,
     LookAtTheClock,
     ModelAnswered,
@@ -46,6 +47,7 @@ from .commands import (
     Rewind,
     Rules,
     Stamp,
+    SubAgentPaused,
     Submit,
     ToolReturned,
     Trim,
@@ -54,6 +56,8 @@ from .commands import (
 from .draft import Decision, Draft, configure, resume
 from .editing import edit
 from .inputs import apply_joinable, go_on_from, submit, withdraw
+from .nesting import go_on, runs, take_answers, wait_for_sub_agent
+from .parentage import budget_of, child_id
 from .stopping import abort, discard, fail
 
 STREAM_RETRIES = 1
@@ -75,6 +79,8 @@ def decide(state: SessionState, command: Command, rules: Rules, stamp: Stamp) ->
     if isinstance(command, (Submit, Continue, Resume)):
         refuse_while_paused(state, stamp)
     draft = Draft(state, rules, stamp)
+    if not isinstance(command, _STOPPING):
+        take_answers(draft)
     _carry_out(draft, command)
     if stamp.silenced and draft.asking:
         draft.discard_call("steered")
@@ -91,33 +97,42 @@ def _carry_out(draft: Draft, command: Command) -> None:
             go_on_from(draft, command)
         case Resume():
             resume(draft)
+        case GoOn():
+            go_on(draft)
         case Resolve():
             resolve(draft, command)
         case LookAtTheClock() | Look():
             look_at_the_clock(draft)
         case Withdraw(input_id=input_id):
             withdraw(draft, input_id)
-        case Abort(input_id=input_id, keep=keep):
-            abort(draft, input_id, keep=keep)
+        case Abort():
+            abort(draft, command)
         case Discard():
             discard(draft)
         case Rewind() | Trim() | Clear():
             edit(draft, command)
-        case ModelAnswered() | ModelBroke() | ToolReturned():
+        case _:
             _come_back(draft, command)
 
 
-def _come_back(draft: Draft, command: ModelAnswered | ModelBroke | ToolReturned) -> None:
+def _come_back(draft: Draft, command: Command) -> None:
     match command:
         case ModelAnswered():
             _model_answered(draft, command)
         case ModelBroke():
             _model_broke(draft, command)
         case ToolReturned():
-            _tool_returned(draft, command)
+            if runs(draft, command):
+                draft.settle(command.call_id, command.outcome, command.content, command.usage)
+        case SubAgentPaused():
+            if runs(draft, command):
+                wait_for_sub_agent(draft, command)
+        case _:
+            pass
 
 
-_TAKING_BACK = (Withdraw, Abort, Discard, LookAtTheClock, Look, Rewind, Trim, Clear)
+_STOPPING = (Abort, Discard, Rewind, Clear)
+_TAKING_BACK = (*_STOPPING, Withdraw, LookAtTheClock, Look, Trim)
 
 
 def _only_takes_back(draft: Draft, command: Command) -> bool:
@@ -165,15 +180,6 @@ def _awaits_model(draft: Draft, command: ModelAnswered | ModelBroke) -> bool:
     return due == (command.turn_id, command.step, command.attempt)
 
 
-def _tool_returned(draft: Draft, command: ToolReturned) -> None:
-    turn = draft.state.turn
-    if turn is None or turn.turn_id != command.turn_id or not draft.owned:
-        return
-    current = Running(command.attempt)
-    if any(each.call.id == command.call_id and each.stage == current for each in turn.calls):
-        draft.settle(command.call_id, command.outcome, command.content)
-
-
 def _go_on(draft: Draft) -> None:
     while True:
         match draft.state.phase:
@@ -217,7 +223,7 @@ def _record_start(draft: Draft, turn_id: str, fingerprint: str) -> None:
             turn_id=turn_id,
             input_ids=(draft.state.queued[0].input_id,),
             agent=draft.rules.configured.name,
-            budget=draft.rules.budget,
+            budget=budget_of(draft.state, draft.rules.budget),
             owner=draft.stamp.owner,
             fingerprint=fingerprint,
         )
@@ -275,9 +281,9 @@ def _go_on_with_call(draft: Draft, each: OpenCall) -> None:
         case Requested() if gate := rules.gate(call, draft.stamp.session_id, draft.state):
             ask(draft, call, gate)
         case Requested() if _has_room(draft):
-            _start_call(draft, call.id, 1)
+            _start_call(draft, call, 1)
         case Approved(attempts=attempts) | InDoubt(attempt=attempts) if _has_room(draft):
-            _start_call(draft, call.id, attempts + 1)
+            _start_call(draft, call, attempts + 1)
         case _:
             pass
 
@@ -301,11 +307,12 @@ MAY_HAVE_RUN = (
 )
 
 
-def _start_call(draft: Draft, call_id: str, attempt: int) -> None:
+def _start_call(draft: Draft, call: ToolCall, attempt: int) -> None:
+    at, turn_id, child = draft.stamp.at, draft.turn.turn_id, ""
+    if call.name in draft.rules.sub_agents:
+        child = child_id(draft.stamp.session_id, turn_id, call.id)
     draft.record(
-        ToolCallStarted(
-            at=draft.stamp.at, turn_id=draft.turn.turn_id, call_id=call_id, attempt=attempt
-        )
+        ToolCallStarted(at=at, turn_id=turn_id, call_id=call.id, attempt=attempt, child=child)
     )
 
 

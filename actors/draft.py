@@ -8,7 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ..events.errors import AgentDrifted, TurnTakenOver
-from ..events.messages import Outcome, Usage
+from ..events.messages import NO_USAGE, Outcome, Usage
 from ..events.session import (
     AgentDriftDetected,
     Discarded,
@@ -78,7 +78,7 @@ class Draft:
             chosen = self.rules.for_turn(self.state, turn_id)
             self.rules = replace(chosen, for_turn=self.rules.for_turn)
 
-    def settle(self, call_id: str, outcome: Outcome, content: Any) -> None:
+    def settle(self, call_id: str, outcome: Outcome, content: Any, usage: Usage = NO_USAGE) -> None:
         """Give a call of the open turn its result."""
         self.record(
             ToolResultRecorded(
@@ -87,6 +87,7 @@ class Draft:
                 call_id=call_id,
                 outcome=outcome,
                 content=content,
+                usage=usage,
             )
         )
 

@@ -56,7 +56,10 @@ def submit(draft: Draft, command: Submit) -> None:
     if draft.state == INITIAL:
         draft.record(
             SessionStarted(
-                at=draft.stamp.at, agent=draft.rules.configured.name, tenant=draft.stamp.tenant
+                at=draft.stamp.at,
+                agent=draft.rules.configured.name,
+                tenant=draft.stamp.tenant,
+                parent=command.parent,
             )
         )
     if is_new(draft.state, command, draft.stamp):

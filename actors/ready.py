@@ -19,6 +19,7 @@ from .choosing import AgentContext
 from .commands import Gate, OnCrash, OnDrift, Rules
 from .drift import canonical
 from .models import AnyModel, Ask, ModelRequest, asking, model_id
+from .sub_agents import SubAgent
 from .tool_context import ToolContext, idempotency_key
 from .tools import Tool
 
@@ -69,6 +70,7 @@ class ReadyAgent:
             gates,
             on_drift,
             keep_failed,
+            sub_agents=frozenset(each.name for each in tools if isinstance(each, SubAgent)),
         )
 
     def chosen(self, context: AgentContext) -> ReadyAgent:

@@ -13,6 +13,7 @@ from pykka import ActorDeadError
 from ..events.errors import ActorError, UnknownAgent
 from ..events.session import Owner
 from ..stores import EventStore
+from .children import Children
 from .commands import Continue, Submit
 from .directory import Directory
 from .dispatcher import Dispatcher
@@ -69,6 +70,7 @@ class Runtime:
             on_dead_letters=self._dead_letters,
             on_crash=self._crashed,
         )
+        self.children: Children = Children(self)
         self.follower: Follower = Follower(store, self.nodes, self.directory)
         self._idle_timeout = idle_timeout
         self._closing = Event()

@@ -9,7 +9,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from ..events.messages import AssistantMessage, Message, ToolCall, Usage
-from ..events.session import AgentConfigured
+from ..events.session import AgentConfigured, ParentCall
 from .growing import Growing
 from .state import Decided, Edit, EndedTurn, KeyedInput, OpenTurn, QueuedInput, SessionState
 from .transcript import Transcript
@@ -30,6 +30,7 @@ class Folding:
         "edits",
         "ended",
         "keyed",
+        "parent",
         "queued",
         "redecided",
         "rekeyed",
@@ -63,6 +64,7 @@ class Folding:
         self.redecided: dict[str, Decided] | None = None
         self.starts: Growing[int] = state.starts
         self.edits: Growing[Edit] = state.edits
+        self.parent: ParentCall | None = state.parent
         self.said: list[Message] = []
         self.spoken: int = len(state.transcript)
         self.began: list[int] = []
@@ -89,6 +91,7 @@ class Folding:
             self.unfolded,
             self.starts,
             self.edits,
+            self.parent,
         )
 
     @property

@@ -23,7 +23,7 @@ from .state import Edit, OpenCall, SessionState
 from .transcript import Transcript
 from .usage import SessionUsage
 
-FOLD = 1
+FOLD = 2
 _DIGEST = 32
 
 
@@ -52,7 +52,8 @@ def dump_snapshot(folded: Folded) -> bytes | None:
     """The fold as bytes; None where it has no snapshot."""
     state = folded.state
     transcript, edits = [*state.transcript], [*state.edits]
-    if state.unfolded or not all(map(_is_json, _open_values(state))):
+    waits = state.turn is not None and any(gated.asked for _, gated in state.turn.gated)
+    if state.unfolded or waits or not all(map(_is_json, _open_values(state))):
         return None
     bare = replace(state, transcript=Transcript(), starts=Growing(), edits=Growing())
     kept = _Kept(
@@ -81,7 +82,7 @@ def load_snapshot(snapshot: bytes) -> Folded | None:
         edits=Growing([Edit(e.kept, tuple(map(_frozen, e.removed)), e.starts) for e in kept.edits]),
     )
     if (turn := state.turn) is not None and turn.calls:
-        calls = [OpenCall(_frozen_call(each.call), each.stage) for each in turn.calls]
+        calls = [OpenCall(_frozen_call(each.call), each.stage, each.child) for each in turn.calls]
         state = replace(state, turn=replace(turn, calls=tuple(calls)))
     return Folded(kept.version, kept.prev, state, kept.usage)
 

@@ -20,7 +20,14 @@ from ..events.messages import (
     ToolMessage,
     Usage,
 )
-from ..events.session import AgentConfigured, Budget, FinishReason, Owner, Status
+from ..events.session import (
+    AgentConfigured,
+    Budget,
+    FinishReason,
+    Owner,
+    ParentCall,
+    Status,
+)
 from .growing import Growing
 from .phases import Phase
 from .transcript import Transcript
@@ -44,7 +51,7 @@ class InDoubt(Struct, frozen=True, gc=False, tag=True):
 
 class Gated(Struct, frozen=True, gc=False, tag=True):
     """The call waits for a decision. ``attempts`` is how often it ran before: 0, or it is in
-    doubt."""
+    doubt. ``asked`` are the decisions that the call's sub-agent waits for, where it is that."""
 
     approval_id: str
     attempts: int
@@ -52,6 +59,12 @@ class Gated(Struct, frozen=True, gc=False, tag=True):
     expires_at: datetime | None = None
     on_expiry: OnExpiry = "reject"
     path: tuple[str, ...] = ()
+    asked: tuple[Approval, ...] = ()
+
+    @property
+    def awaited(self) -> tuple[str, ...]:
+        """The ids of the decisions that are waited for."""
+        return tuple([each.id for each in self.asked]) or (self.approval_id,)
 
     def is_over(self, at: datetime) -> bool:
         """Whether the call is to be rejected by that time, as no decision came."""
@@ -74,10 +87,16 @@ Stage: TypeAlias = Requested | Gated | Approved | Running | InDoubt | Settled
 
 
 class OpenCall(Struct, frozen=True, gc=False):
-    """A call of the model turn that is being answered."""
+    """A call of the model turn that is being answered. ``child`` is the session that does its
+    work, once that was begun."""
 
     call: ToolCall
     stage: Stage
+    child: str = ""
+
+    def at(self, stage: Stage) -> OpenCall:
+        """The same call at that stage."""
+        return OpenCall(self.call, stage, self.child)
 
 
 class QueuedInput(Struct, frozen=True, gc=False):
@@ -175,8 +194,11 @@ class OpenTurn(Struct, frozen=True, gc=False):
         ends = [gated.expires_at for _, gated in self.gated if gated.on_expiry == "reject"]
         return min((each for each in ends if each is not None), default=None)
 
-    def approval(self, session_id: str, call: ToolCall, gated: Gated) -> Approval:
-        """The question that a gated call stands for."""
+    def approvals(self, session_id: str, call: ToolCall, gated: Gated) -> tuple[Approval, ...]:
+        """The questions that a gated call stands for: its own, or those of its sub-agent."""
+        return gated.asked or (self._approval(session_id, call, gated),)
+
+    def _approval(self, session_id: str, call: ToolCall, gated: Gated) -> Approval:
         return Approval(
             gated.approval_id,
             session_id,
@@ -235,7 +257,8 @@ class Edit(Struct, frozen=True, gc=False):
 
 
 class SessionState(Struct, frozen=True, gc=False):
-    """The fold of a session's stream. ``transcript`` includes the open turn's messages;
+    """The fold of a session's stream. ``parent`` is the call that it serves, where it is a
+    sub-agent's; ``transcript`` includes the open turn's messages;
     ``ended`` is the last turn that joined the conversation; ``starts`` are the places in the
     transcript at which turns begin; ``edits`` are the changes of it that were no growth;
     ``unfolded`` is the topic of the first event this version can't fold."""
@@ -256,6 +279,7 @@ class SessionState(Struct, frozen=True, gc=False):
     unfolded: str = ""
     starts: Growing[int] = Growing()
     edits: Growing[Edit] = Growing()
+    parent: ParentCall | None = None
 
     @property
     def phase(self) -> Phase:
@@ -286,11 +310,16 @@ class SessionState(Struct, frozen=True, gc=False):
                 return "running"
 
     def approvals(self, session_id: str) -> tuple[Approval, ...]:
-        """The decisions that the session waits for, in call order."""
+        """The decisions that the session waits for, in call order, its sub-agents' included."""
         turn = self.turn
         if turn is None or not turn.calls:
             return ()
-        return tuple([turn.approval(session_id, *each) for each in turn.gated])
+        return tuple([one for each in turn.gated for one in turn.approvals(session_id, *each)])
+
+    def own_approvals(self, session_id: str) -> tuple[Approval, ...]:
+        """Those that are taken in this session itself: its row lists them, and no other does."""
+        waiting = self.approvals(session_id)
+        return tuple([each for each in waiting if each.session_id == session_id])
 
     @property
     def joining(self) -> tuple[QueuedInput, ...]:

@@ -1,0 +1,56 @@
+"""Which sessions work for which, as the store says. No agent is needed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import closing, suppress
+
+from ..events.codec import CODEC, topic_of
+from ..events.errors import CorruptEvent
+from ..events.session import ParentCall, SessionStarted, ToolCallStarted
+from ..stores import EventStore
+
+_STARTED = topic_of(ToolCallStarted)
+
+
+def parent_of(store: EventStore, session_id: str) -> ParentCall | None:
+    """The call that a session serves; None where it is no sub-agent's, or a fork of one."""
+    row = store.session(session_id)
+    if row is None or row.forked_from is not None:
+        return None
+    with suppress(CorruptEvent):
+        for record in store.read(session_id, upto=1):
+            begun = CODEC.recorded(record).event
+            return begun.parent if isinstance(begun, SessionStarted) else None
+    return None
+
+
+def children_of(store: EventStore, session_id: str) -> Sequence[str]:
+    """The sessions of a session's sub-agents that there are, but for those of the one that it is
+    a fork of. What can't be read is left out."""
+    found = dict.fromkeys(_named(store, session_id))
+    return [each for each in found if _serves(store, each, session_id)]
+
+
+def descendants(store: EventStore, session_id: str) -> Sequence[str]:
+    """The sessions of its sub-agents and of theirs, each after those that work for it."""
+    found = list[str]()
+    for child in children_of(store, session_id):
+        found += [*descendants(store, child), child]
+    return found
+
+
+def _named(store: EventStore, session_id: str) -> Iterator[str]:
+    with closing(store.replay(session_id)) as pages:
+        for page in pages:
+            for topic, payload in zip(page.topics, page.payloads, strict=True):
+                if topic == _STARTED and b'"child"' in payload:
+                    with suppress(CorruptEvent):
+                        started = CODEC.decode(topic, payload)
+                        if isinstance(started, ToolCallStarted) and started.child:
+                            yield started.child
+
+
+def _serves(store: EventStore, child: str, session_id: str) -> bool:
+    parent = parent_of(store, child)
+    return parent is not None and parent.session_id == session_id
