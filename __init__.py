@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from .actors import ActorSystem as ActorSystem
     from .actors import Agent as Agent
+    from .actors import Handoff as Handoff
     from .actors import Model as Model
     from .actors import ModelRequest as ModelRequest
     from .actors import Patch as Patch
@@ -58,6 +59,7 @@ _ROOMS = {
     "AssistantMessage": "events",
     "Checkpoint": "projections",
     "FilePart": "events",
+    "Handoff": "actors",
     "ImagePart": "events",
     "MailboxFull": "events",
     "Message": "events",
@@ -101,6 +103,7 @@ __all__ = [
     "AssistantMessage",
     "Checkpoint",
     "FilePart",
+    "Handoff",
     "ImagePart",
     "MailboxFull",
     "Message",

@@ -14,6 +14,7 @@ from .comparing import Comparable, compare
 from .exporting import export_chat, export_events
 from .forking import Lineage
 from .handles import Session
+from .handoff import Handoff
 from .importing import import_transcript, transcript_events
 from .models import (
     Delta,
@@ -60,6 +61,7 @@ __all__ = [
     "ErrorShown",
     "EventSubscription",
     "Finding",
+    "Handoff",
     "ImportedSession",
     "InputJoined",
     "InputShown",

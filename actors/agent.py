@@ -15,6 +15,7 @@ from .choosing import (
     ChoosesTools,
     chooses,
 )
+from .handoff import Handoff
 from .models import AnyModel, model_id
 from .sub_agents import SubAgent, SubAgentOptions
 from .tools import Tool, is_seconds
@@ -41,6 +42,10 @@ class Agent:
     ``tool_concurrency`` is how many calls of one model turn run at once; with 1 they run
     strictly in order.
 
+    ``handoffs`` are the agents that may go on with the conversation in its place: each one, or its
+    name, or a ``Handoff``. ``aliases`` are names it had before: sessions that know it by one of
+    these go on with it.
+
     ``model``, ``instructions`` and ``tools`` may be quick functions that choose them when a turn
     begins, of an ``AgentContext``; for a model, which may be a function itself, its parameter is
     annotated so. What they chose is recorded. Raises ``InvalidAgent`` where these can't work.
@@ -57,12 +62,15 @@ class Agent:
     time_budget: float | None = field(default=None, kw_only=True)
     session_token_budget: int | None = field(default=None, kw_only=True)
     model_timeout: float | None = field(default=None, kw_only=True)
+    handoffs: Iterable[Agent | str | Handoff] = field(default=(), kw_only=True)
+    aliases: Iterable[str] = field(default=(), kw_only=True)
 
     def __post_init__(self) -> None:
         if not callable(self.tools):
             object.__setattr__(self, "tools", tuple(self.tools))
         if not isinstance(self.name, str) or not self.name:
             raise InvalidAgent("an agent needs a name")
+        self._check_others()
         if not isinstance(self.instructions, str) and not callable(self.instructions):
             raise InvalidAgent(f"agent {self.name!r}: instructions must be a str")
         for limit in _WHOLE_LIMITS:
@@ -96,6 +104,11 @@ class Agent:
         session was. Raises ``InvalidAgent`` where the name is none for a tool.
         """
         return SubAgent(self, name, description, **options)
+
+    @property
+    def targets(self) -> tuple[Handoff, ...]:
+        """Its hand-offs, each as it was declared or as it is by default."""
+        return cast(tuple[Handoff, ...], self.handoffs)
 
     @property
     def is_dynamic(self) -> bool:
@@ -133,6 +146,18 @@ class Agent:
             )
         return chosen
 
+    def _check_others(self) -> None:
+        if isinstance(self.handoffs, (str, Agent)) or isinstance(self.aliases, str):
+            raise InvalidAgent(f"agent {self.name!r}: handoffs and aliases are several, in a list")
+        aliases = tuple(dict.fromkeys(self.aliases))
+        if not all(isinstance(each, str) and each and each != self.name for each in aliases):
+            raise InvalidAgent(f"agent {self.name!r}: its aliases are other names, of type str")
+        targets = tuple([e if isinstance(e, Handoff) else Handoff(e) for e in self.handoffs])
+        if any(each.target == self.name for each in targets):
+            raise InvalidAgent(f"agent {self.name!r} can't hand off to itself")
+        object.__setattr__(self, "handoffs", targets)
+        object.__setattr__(self, "aliases", aliases)
+
     def _check_tools(self, tools: Iterable[Tool]) -> None:
         names: set[str] = set()
         for each in tools:
@@ -144,3 +169,10 @@ class Agent:
             if each.name in names:
                 raise InvalidAgent(f"agent {self.name!r}: two tools are named {each.name!r}")
             names.add(each.name)
+        for handoff in self.targets:
+            if handoff.tool.name in names:
+                raise InvalidAgent(
+                    f"agent {self.name!r}: the hand-off to {handoff.target!r} would be another "
+                    f"tool named {handoff.tool.name!r}: give it a name with Handoff(..., name=)"
+                )
+            names.add(handoff.tool.name)

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from threading import Event, Thread
 
 from pykka import ActorDeadError
 
-from ..events.errors import ActorError, UnknownAgent
+from ..events.errors import ActorError
 from ..events.session import Owner
 from ..stores import EventStore
+from .agent import Agent
 from .children import Children
 from .commands import Continue, Submit
 from .directory import Directory
@@ -24,6 +25,7 @@ from .mailbox import Envelope, Mailbox
 from .nodes import Nodes
 from .ready import ReadyAgent
 from .refusals import closed, stopped
+from .roster import Roster
 from .session import SessionActor
 
 log: logging.Logger = logging.getLogger("turnstream")
@@ -51,14 +53,16 @@ class Runtime:
 
     def __init__(
         self,
-        agents: Mapping[str, ReadyAgent],
+        roster: Roster,
+        make_ready: Callable[[Agent], ReadyAgent],
         store: EventStore,
         *,
         idle_timeout: float,
         mailbox_limit: int,
         lease: float,
     ) -> None:
-        self._agents = agents
+        self._roster, self._make_ready = roster, make_ready
+        self._ready: dict[str, ReadyAgent] = {}
         self.store: EventStore = store
         self.mailbox_limit: int = mailbox_limit
         self.nodes: Nodes = Nodes(store, lease)
@@ -83,20 +87,20 @@ class Runtime:
         return self.nodes.owner
 
     def agent(self, name: str) -> ReadyAgent:
-        """The agent of that name; ``UnknownAgent`` where the system has none."""
-        try:
-            return self._agents[name]
-        except KeyError:
-            raise UnknownAgent(
-                f"the session belongs to agent {name!r}, which this system does not have "
-                f"(it has {', '.join(map(repr, self._agents))}): add it"
-            ) from None
+        """The agent of that name or alias, made ready when it is first wanted; ``UnknownAgent``
+        where the system has none."""
+        ready = self._ready.get(name)
+        if ready is None:
+            agent = self._roster.agent(name)
+            ready = self._ready.setdefault(agent.name, self._make_ready(agent))
+            self._ready[name] = ready
+        return ready
 
     def is_idle(self, session_id: str, agent: str) -> bool:
         """Whether a session of that agent could run here and does not."""
         actor = self.directory.find(session_id)
         runs = isinstance(actor, SessionActor) and actor.runs_a_turn
-        return agent in self._agents and not runs
+        return self._roster.find(agent) is not None and not runs
 
     def tell(self, session_id: str, asked: Asked) -> None:
         """Hand a request to the session's actor. Raises ``SystemClosed``, and for an input

@@ -51,6 +51,7 @@ class SubAgent(Tool):
             options=ToolOptions(**options),
         )
         self.agent: Agent = agent
+        self.agents: tuple[Agent, ...] = (agent,)
 
     def input_of(self, call: ToolCall) -> str:
         """What the agent is to be asked."""

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from secrets import token_hex
 from types import TracebackType
 from typing import Any, TypeVar, get_args
@@ -14,7 +15,7 @@ from weakref import WeakSet
 from ..events.approvals import Approval, oldest_first, session_of
 from ..events.codec import CODEC
 from ..events.envelope import RecordedEvent, StoredRecord
-from ..events.errors import InvalidAgent, InvalidSessionId
+from ..events.errors import InvalidSessionId
 from ..events.identifiers import check_session_id
 from ..events.messages import Policy
 from ..events.session import Status
@@ -33,6 +34,7 @@ from .ready import ReadyAgent
 from .recording import Known, read_on
 from .removing import Removal
 from .retention import Pruned, prune
+from .roster import Roster
 from .runtime import Runtime
 from .turns import Turn
 from .viewing import Point, history, rewinding, view
@@ -44,7 +46,8 @@ log: logging.Logger = logging.getLogger("turnstream")
 
 
 class ActorSystem:
-    """Runs sessions of one or several agents on one store.
+    """Runs sessions of one or several agents on one store, and of the agents that these reach by
+    hand-offs.
 
     ``store`` is an address (``memory://``, ``sqlite:///file.db``, ``sqlite://``) or an open
     store, which is then not closed with the system. ``turn_policy`` says what an input does while
@@ -59,7 +62,7 @@ class ActorSystem:
     them.
 
     Use it with ``with`` or ``async with``, or call ``close``. Raises the store's errors where it
-    can't be opened, and ``InvalidAgent`` where two agents share a name.
+    can't be opened, and ``InvalidAgent`` where two agents share a name, or a hand-off is to nobody.
     """
 
     def __init__(
@@ -75,22 +78,20 @@ class ActorSystem:
         max_recoveries: int = 3,
         lease: float = 10.0,
     ) -> None:
-        named = _by_name(agents)
+        roster = Roster(agents)
         _check(on_agent_drift, on_failure, idle_timeout, mailbox_limit, max_recoveries)
         if not isinstance(lease, (int, float)) or not lease >= 0:
             raise ValueError(f"lease must be 0 seconds or more, not {lease!r}")
         self._turn_policy: Policy = check_policy(turn_policy)
         self._max_recoveries = max_recoveries
-        self._default_agent = next(iter(named))
+        self._default_agent = roster.default
         self._owns_store = isinstance(store, str)
         self._store = open_store(store) if isinstance(store, str) else store
         self._projectors = WeakSet[Projector[Any]]()
         keep = self._store.durable if on_failure is None else on_failure == "keep"
         self._runtime = Runtime(
-            {
-                name: ReadyAgent(agent, keep_failed=keep, on_drift=on_agent_drift)
-                for name, agent in named.items()
-            },
+            roster,
+            partial(ReadyAgent, keep_failed=keep, on_drift=on_agent_drift),
             self._store,
             idle_timeout=idle_timeout,
             mailbox_limit=mailbox_limit,
@@ -346,16 +347,6 @@ class EventSubscription:
 
     def __exit__(self, *exc: object) -> None:
         self.close()
-
-
-def _by_name(agents: Agent | Iterable[Agent]) -> dict[str, Agent]:
-    listed = [agents] if isinstance(agents, Agent) else list(agents)
-    if not listed or not all(isinstance(each, Agent) for each in listed):
-        raise InvalidAgent("an ActorSystem takes an Agent, or several")
-    named = {each.name: each for each in listed}
-    if len(named) < len(listed):
-        raise InvalidAgent("two agents of one system share a name: give each its own")
-    return named
 
 
 def _check(

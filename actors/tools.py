@@ -10,7 +10,16 @@ import inspect
 import logging
 from collections.abc import Callable, Mapping
 from enum import Enum
-from typing import Any, Final, TypeAlias, TypedDict, Unpack, get_args, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Final,
+    TypeAlias,
+    TypedDict,
+    Unpack,
+    get_args,
+    overload,
+)
 
 import msgspec
 
@@ -29,6 +38,9 @@ from .signatures import (
     schema_of,
 )
 from .tool_context import ToolContext
+
+if TYPE_CHECKING:
+    from .agent import Agent
 
 log: logging.Logger = logging.getLogger("turnstream")
 
@@ -93,7 +105,11 @@ class ToolOptions(msgspec.Struct, frozen=True):
 
 
 class Tool:
-    """A function with a name, a description and a schema. Made by ``@tool`` or ``from_schema``."""
+    """A function with a name, a description and a schema. Made by ``@tool`` or ``from_schema``.
+
+    ``agents`` are those that a kind of tool brings along: a system that runs it can run them."""
+
+    agents: tuple[Agent, ...] = ()
 
     def __init__(
         self,

@@ -12,6 +12,7 @@ from turnstream import (
     AssistantMessage,
     Checkpoint,
     FilePart,
+    Handoff,
     ImagePart,
     MailboxFull,
     Message,
@@ -135,6 +136,7 @@ agents = [
     Agent("async", model=answer, instructions="Be brief.", tools=[weather, book, listed]),
     Agent("class", model=streaming, max_steps=8, tool_concurrency=1, token_budget=10_000),
     Agent("test", model=scripted),
+    Agent("handing", model=echo, handoffs=[Handoff("test", name="test"), "class"], aliases=["old"]),
 ]
 
 
