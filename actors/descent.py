@@ -9,19 +9,21 @@ from ..events.codec import CODEC, topic_of
 from ..events.errors import CorruptEvent
 from ..events.session import ParentCall, SessionStarted, ToolCallStarted
 from ..stores import EventStore
+from .parentage import PREFIX, child_id
 
 _STARTED = topic_of(ToolCallStarted)
 
 
 def parent_of(store: EventStore, session_id: str) -> ParentCall | None:
-    """The call that a session serves; None where it is no sub-agent's, or a fork of one."""
-    row = store.session(session_id)
-    if row is None or row.forked_from is not None:
+    """The call that a session serves; None where it is no sub-agent's, or a copy of one."""
+    if not session_id.startswith(PREFIX):
         return None
     with suppress(CorruptEvent):
         for record in store.read(session_id, upto=1):
             begun = CODEC.recorded(record).event
-            return begun.parent if isinstance(begun, SessionStarted) else None
+            if isinstance(begun, SessionStarted) and (parent := begun.parent) is not None:
+                name = child_id(parent.session_id, parent.turn_id, parent.call_id)
+                return parent if name == session_id else None
     return None
 
 

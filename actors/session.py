@@ -134,6 +134,7 @@ class SessionActor(PooledActor):
         """Take something out of the stream, and tell no model of it from here on."""
         assert isinstance(asker, Promise)
         if isinstance(removal, Delete) and self._runtime.children.delete_first(self._id, asker):
+            self._break(SessionDeleted(self._id))
             return
         removed = remove(self._runtime.store, self._id, removal)
         if removed.gone is not None:
