@@ -23,7 +23,7 @@ from ..projections import Gated, SessionState
 from ..projections.phases import Phase
 from .commands import Gate, Resolve, Stamp
 from .draft import Draft, resume
-from .parentage import path_of
+from .parentage import path_of, within
 
 
 def refuse_while_paused(state: SessionState, stamp: Stamp) -> None:
@@ -50,6 +50,7 @@ def ask(draft: Draft, call: ToolCall, gate: Gate) -> None:
             expires_at=None if gate.seconds is None else at + timedelta(seconds=gate.seconds),
             on_expiry=gate.on_expiry,
             path=path_of(draft.state),
+            within=within(draft.state),
         )
     )
 

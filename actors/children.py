@@ -35,8 +35,8 @@ from .descent import children_of
 from .draft import Decision
 from .inputs import content_of
 from .letters import Asked, Asker
-from .parentage import MAX_DEPTH, is_used_up, key_of, served
-from .recording import Known, read_on
+from .parentage import MAX_DEPTH, PREFIX, is_used_up, key_of, served, wants
+from .recording import Known, read_on, those_above
 from .removing import Delete
 from .results import TurnResult
 from .sub_agents import SubAgent, SubAgentEnded, SubAgentGone, SubAgentOutcome, SubAgentWaits
@@ -64,11 +64,13 @@ class Children:
         self, tool: SubAgent, call: ToolCall, context: ToolContext, parent: ParentCall, tenant: str
     ) -> SubAgentOutcome:
         """Have the agent do a call's work, and wait until it ended, or can't go on by itself."""
-        if context.attempt == 1 and (refusal := _refusal(parent)):
-            return SubAgentEnded("error", refusal)
+        if len(parent.path) > MAX_DEPTH:
+            return SubAgentEnded("error", TOO_DEEP)
+        if context.attempt == 1 and is_used_up(parent.budget):
+            return SubAgentEnded("error", USED_UP)
         agent, key = tool.agent.name, context.idempotency_key
         try:
-            child = self.open(f"sub-{key}", agent, tenant)
+            child = self.open(f"{PREFIX}{key}", agent, tenant)
             submit = Submit(key, content_of(tool.input_of(call)), "wait", key, parent)
             return await self._run(child, submit, context)
         except SessionDeleted:
@@ -120,17 +122,16 @@ class Children:
         """Raise what a decision meets where the sessions that it is taken for can't go on:
         ``ApprovalDecided`` where one of them was stopped, ``ApprovalNotFound`` where the session
         it was looked for in is none of them, ``UnknownAgent``, and the store's errors."""
-        line, parent = [session_id], served(state)
-        while parent is not None:
-            above = read_on(self._runtime.store, parent.session_id, Known()).state
+        line = () if state.parent is None else state.parent.within
+        if command.within not in ("", session_id, *line):
+            raise not_found(command.approval_id)
+        child = session_id
+        for parent, above in those_above(self._runtime.store, state):
             if not wants(above, parent):
-                self._abort(line[-1], key_of(parent), above, keep=_is_kept(above, parent))
+                self._abort(child, key_of(parent), above, keep=_is_kept(above, parent))
                 raise ApprovalDecided(command.approval_id, "aborted")
             self._runtime.agent(above.agent)
-            line.append(parent.session_id)
-            parent = served(above)
-        if command.within and command.within not in line:
-            raise not_found(command.approval_id)
+            child = parent.session_id
 
     def passes_up(self, decision: Decision, command: Command, asker: Asker) -> bool:
         """Whether the asker is answered by the session that this one works for, which goes on
@@ -200,26 +201,9 @@ class Children:
         self._runtime.tell(session_id, Asked(command, asker, state.agent, state.tenant))
 
 
-def wants(state: SessionState, parent: ParentCall) -> bool:
-    """Whether a session goes on with what that call comes to."""
-    turn = state.turn
-    if turn is None or turn.halt is not None or turn.turn_id != parent.turn_id:
-        return False
-    return any(
-        each.call.id == parent.call_id and not isinstance(each.stage, Settled)
-        for each in turn.calls
-    )
-
-
 def _is_kept(state: SessionState, parent: ParentCall) -> bool:
     turn = state.turn
     return turn is not None and turn.turn_id == parent.turn_id and turn.halt is not None
-
-
-def _refusal(parent: ParentCall) -> str:
-    if len(parent.path) > MAX_DEPTH:
-        return TOO_DEEP
-    return USED_UP if is_used_up(parent.budget) else ""
 
 
 def _read(runtime: Runtime, session_id: str, read: Promise[SessionState]) -> None:

@@ -152,7 +152,7 @@ class Session(SessionReading):
 
     def delete(self) -> Reply[bool]:
         """Delete the session: its events, its row, its open questions. Its id is not used again;
-        its forks are sessions of their own, and stay.
+        its forks are sessions of their own, and stay. The sessions of its sub-agents go first.
 
         Returns at once; the answer says whether there was one. What runs is cancelled, and whoever
         waits for it gets ``SessionDeleted``, also in another process, when that writes next.

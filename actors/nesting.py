@@ -12,6 +12,7 @@ from ..projections import Gated, Running
 from .approving import new_id
 from .commands import SubAgentPaused, ToolReturned
 from .draft import Draft, resume
+from .parentage import path_of, within
 
 
 def runs(draft: Draft, command: ToolReturned | SubAgentPaused) -> bool:
@@ -34,7 +35,8 @@ def wait_for_sub_agent(draft: Draft, command: SubAgentPaused) -> None:
             turn_id=command.turn_id,
             call_id=command.call_id,
             expires_at=min((each for each in ends if each is not None), default=None),
-            path=command.asked[0].path,
+            path=path_of(draft.state),
+            within=within(draft.state),
             asked=command.asked,
         )
     )

@@ -11,15 +11,16 @@ from datetime import datetime
 from msgspec.structs import replace
 
 from ..events.session import Budget, ParentCall
-from ..projections import OpenTurn, SessionState
+from ..projections import OpenTurn, SessionState, Settled
 from .tool_context import idempotency_key
 
 MAX_DEPTH = 8
+PREFIX = "sub-"
 
 
 def child_id(session_id: str, turn_id: str, call_id: str) -> str:
     """The id of the session that does a call's work."""
-    return f"sub-{idempotency_key(session_id, turn_id, call_id)}"
+    return f"{PREFIX}{idempotency_key(session_id, turn_id, call_id)}"
 
 
 def key_of(parent: ParentCall) -> str:
@@ -37,10 +38,27 @@ def served(state: SessionState) -> ParentCall | None:
     return parent if any(each.key == key_of(parent) for each in inputs) else None
 
 
+def wants(state: SessionState, parent: ParentCall) -> bool:
+    """Whether a session goes on with what that call comes to."""
+    turn = state.turn
+    if turn is None or turn.halt is not None or turn.turn_id != parent.turn_id:
+        return False
+    return any(
+        each.call.id == parent.call_id and not isinstance(each.stage, Settled)
+        for each in turn.calls
+    )
+
+
 def path_of(state: SessionState) -> tuple[str, ...]:
     """The calls that lead to those of the open turn, the outermost first."""
     parent = served(state)
     return () if parent is None else parent.path
+
+
+def within(state: SessionState) -> tuple[str, ...]:
+    """The sessions whose calls those are."""
+    parent = served(state)
+    return () if parent is None else parent.within
 
 
 def parent_call(session_id: str, state: SessionState, call_id: str, at: datetime) -> ParentCall:
@@ -48,7 +66,12 @@ def parent_call(session_id: str, state: SessionState, call_id: str, at: datetime
     turn = state.turn
     assert turn is not None
     return ParentCall(
-        session_id, turn.turn_id, call_id, (*path_of(state), call_id), _left(turn, state, at)
+        session_id,
+        turn.turn_id,
+        call_id,
+        (*path_of(state), call_id),
+        (*within(state), session_id),
+        _left(turn, state, at),
     )
 
 

@@ -57,14 +57,15 @@ class Owner(Struct, frozen=True, gc=False, order=True):
 
 
 class ParentCall(Struct, frozen=True, gc=False, omit_defaults=True):
-    """The call that a sub-agent's session serves: the call of its parent, and in ``path`` the
-    calls that lead to it, the outermost first and that one last. ``budget`` is what the parent's
-    turn had left when it began."""
+    """The call that a sub-agent's session serves: the call of its parent. ``path`` names the calls
+    that lead to it, the outermost first and that one last, and ``within`` their sessions.
+    ``budget`` is what the parent's turn had left when it began."""
 
     session_id: str
     turn_id: str
     call_id: str
     path: tuple[str, ...] = ()
+    within: tuple[str, ...] = ()
     budget: Budget | None = None
 
 
@@ -178,8 +179,9 @@ class ToolResultRecorded(Event, frozen=True, tag="tool_result_recorded"):
 
 class ApprovalRequested(Event, frozen=True, tag="approval_requested"):
     """A call waits for a decision. ``path`` names the nested calls that lead to it, outermost
-    first, where a sub-agent asks. In the parent's stream ``asked`` are the decisions that the
-    call's sub-agent waits for: they are taken in its session, and the call goes on after that."""
+    first, where a sub-agent asks, and ``within`` their sessions. In the parent's stream ``asked``
+    are the decisions that the call's sub-agent waits for: they are taken in its session, and the
+    call goes on after that."""
 
     approval_id: str
     turn_id: str
@@ -188,6 +190,7 @@ class ApprovalRequested(Event, frozen=True, tag="approval_requested"):
     expires_at: datetime | None = None
     on_expiry: OnExpiry = "reject"
     path: tuple[str, ...] = ()
+    within: tuple[str, ...] = ()
     asked: tuple[Approval, ...] = ()
 
 

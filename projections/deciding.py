@@ -60,6 +60,7 @@ def _gated(stage: Stage, event: ApprovalRequested) -> Gated:
         event.expires_at,
         event.on_expiry,
         event.path,
+        event.within,
         tuple([replace(each, arguments=frozen(each.arguments)) for each in event.asked]),
     )
 

@@ -59,6 +59,7 @@ class Gated(Struct, frozen=True, gc=False, tag=True):
     expires_at: datetime | None = None
     on_expiry: OnExpiry = "reject"
     path: tuple[str, ...] = ()
+    within: tuple[str, ...] = ()
     asked: tuple[Approval, ...] = ()
 
     @property
@@ -211,6 +212,7 @@ class OpenTurn(Struct, frozen=True, gc=False):
             gated.expires_at,
             gated.on_expiry,
             gated.path,
+            gated.within,
         )
 
     @property

@@ -49,7 +49,7 @@ from turnstream.projections import (
 )
 
 AT = datetime(2026, 1, 2, 3, 4, 5, 678, UTC)
-DIGESTS = {1: "4ba0d1e89e262d9b", 2: "9c2d719276b94261"}
+DIGESTS = {1: "4ba0d1e89e262d9b", 2: "6d4480895b80ce84"}
 
 
 def turn(number: int, *inside: SessionEvent, content: Any = "hi") -> list[SessionEvent]:
