@@ -7,11 +7,20 @@ from contextlib import closing, suppress
 
 from ..events.codec import CODEC, topic_of
 from ..events.errors import CorruptEvent
-from ..events.session import ParentCall, SessionStarted, ToolCallStarted
+from ..events.session import (
+    ModelTurnRecorded,
+    ParentCall,
+    SessionStarted,
+    ToolCallStarted,
+    ToolResultRecorded,
+    TurnResumed,
+    TurnStarted,
+)
 from ..stores import EventStore
 from .parentage import PREFIX, child_id
 
-_STARTED = topic_of(ToolCallStarted)
+_STARTED, _RESUMED = topic_of(ToolCallStarted), topic_of(TurnResumed)
+_PROGRESS = {topic_of(each) for each in (TurnStarted, ModelTurnRecorded, ToolResultRecorded)}
 
 
 def parent_of(store: EventStore, session_id: str) -> ParentCall | None:
@@ -40,6 +49,18 @@ def descendants(store: EventStore, session_id: str) -> Sequence[str]:
     for child in children_of(store, session_id):
         found += [*descendants(store, child), child]
     return found
+
+
+def got_on(store: EventStore, session_id: str, resumed: int) -> bool:
+    """Whether its sub-agents recorded something since the last so many times that it was
+    resumed."""
+    times = [each.position for each in store.read(session_id) if each.topic == _RESUMED]
+    since = times[-resumed]
+    return any(
+        each.position > since and each.topic in _PROGRESS
+        for child in descendants(store, session_id)
+        for each in store.read(child)
+    )
 
 
 def _named(store: EventStore, session_id: str) -> Iterator[str]:

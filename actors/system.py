@@ -24,6 +24,7 @@ from ..stores import EventStore, SessionRow, Subscription, open_store
 from .agent import Agent
 from .approving import not_found
 from .commands import Command, LateCommand, LookAtTheClock, OnDrift, Rewind
+from .descent import got_on
 from .effects import Place
 from .forking import Lineage, fork, lineage
 from .handles import Session, as_text, check_policy
@@ -209,6 +210,8 @@ class ActorSystem:
 
     def _is_set_aside(self, session_id: str, turn: OpenTurn) -> bool:
         if turn.halt is not None or turn.recoveries < self._max_recoveries:
+            return False
+        if got_on(self._store, session_id, self._max_recoveries):
             return False
         log.warning(
             "session %r is set aside: its process was lost %d times and nothing was recorded",

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from turnstream.actors import ActorSystem, Agent, ModelRequest, tool
 from turnstream.actors.parentage import MAX_DEPTH, child_id
-from turnstream.actors.testing import ScriptedModel, call
+from turnstream.actors.testing import Line, ScriptedModel, call
 from turnstream.events import (
     ModelTurn,
     ParentCall,
@@ -25,7 +25,7 @@ from turnstream.events import (
 )
 
 
-def asking(name: str = "worker", text: str = "do it", number: int = 1) -> list[object]:
+def asking(name: str = "worker", text: str = "do it", number: int = 1) -> list[Line]:
     return [[call(name, f"c{n}", input=text) for n in range(1, number + 1)], "done"]
 
 

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from turnstream.actors import ActorSystem, Agent, ModelRequest, prune
 from turnstream.actors.cli import retaining
 from turnstream.actors.testing import ScriptedModel, call
-from turnstream.events import SessionDeleted
+from turnstream.events import SessionDeleted, ToolCall
 from turnstream.stores import EventStore, open_store
 
 
@@ -67,12 +67,12 @@ def test_deleting_a_session_whose_sub_agent_works_asks_no_model_again(address: s
         release.wait(WAIT)
         return "late"
 
-    def boss_model(request: ModelRequest) -> object:
+    def boss_model(request: ModelRequest) -> list[ToolCall]:
         asked.append(request.session_id)
         return [call("worker", "c1", input="go")]
 
     worker = Agent("worker", model=slow)
-    boss = Agent("boss", model=ScriptedModel([boss_model] * 3), tools=[worker.as_tool()])  # type: ignore[list-item]
+    boss = Agent("boss", model=ScriptedModel([boss_model] * 3), tools=[worker.as_tool()])
     with ActorSystem(boss, store=address) as system:
         turn = system.session("s").send("go")
         assert begun.wait(WAIT)
