@@ -11,6 +11,7 @@ from .atif_reading import import_trajectory
 from .auditing import Audited, Finding, audit_session, audit_store
 from .choosing import AgentContext
 from .comparing import Comparable, compare
+from .context import Context, ContextPolicy, Shrunk, last_turns, summarised
 from .exporting import export_chat, export_events
 from .forking import Lineage
 from .handles import Session
@@ -57,6 +58,8 @@ __all__ = [
     "ApprovalShown",
     "Audited",
     "Comparable",
+    "Context",
+    "ContextPolicy",
     "Delta",
     "ErrorShown",
     "EventSubscription",
@@ -80,6 +83,7 @@ __all__ = [
     "Reply",
     "Restored",
     "Session",
+    "Shrunk",
     "StreamItem",
     "TextDelta",
     "TextEmitted",
@@ -103,9 +107,11 @@ __all__ = [
     "import_events",
     "import_trajectory",
     "import_transcript",
+    "last_turns",
     "prune",
     "replay",
     "restore_rows",
+    "summarised",
     "tool",
     "transcript_events",
 ]

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from inspect import isawaitable
 from typing import Any, Unpack, cast
 
-from ..events.errors import InvalidAgent
+from ..events.errors import InvalidAgent, Unstorable
+from ..events.frozen import frozen
+from ..events.values import plain
+from .adapters import named_model
+from .backing_off import RetryWait, backoff
 from .choosing import (
     AgentContext,
     ChoosesInstructions,
@@ -15,8 +19,10 @@ from .choosing import (
     ChoosesTools,
     chooses,
 )
+from .context import ContextPolicy
 from .handoff import Handoff
 from .models import AnyModel, model_id
+from .outputs import Output
 from .sub_agents import SubAgent, SubAgentOptions
 from .tools import Tool, is_seconds
 
@@ -39,20 +45,32 @@ class Agent:
     the model is asked, count on over crashes and pauses, and end the turn with every call
     answered.
     ``model_timeout`` bounds a model call, in seconds; a turn whose model takes longer fails.
+    ``model_retries`` is how often one model call is repeated that came to nothing because the
+    provider could not answer (``ModelUnavailable``) or its stream broke off (0: not at all), and
+    ``retry_wait`` how long to wait before that, in seconds, of the number of failures so far and
+    of what the provider asked for (None where it did not).
+    ``settings`` go along with each model call, as ``ModelRequest.settings``.
     ``tool_concurrency`` is how many calls of one model turn run at once; with 1 they run
     strictly in order.
+
+    ``context_policy`` makes what the model sees of the conversation, where that is not all of it:
+    a function of a ``Context``, such as ``last_turns(20)``.
+    ``output_type`` is the type of the final answer: anything msgspec can validate. The model is
+    told its JSON schema, and asked again up to ``output_retries`` times where the answer does not
+    fit; then the turn fails. ``TurnResult.output`` is the answer as that type.
 
     ``handoffs`` are the agents that may go on with the conversation in its place: each one, or its
     name, or a ``Handoff``. ``aliases`` are names it had before: sessions that know it by one of
     these go on with it.
 
+    ``model`` may be named: ``"openai:NAME"``. See ``named_model``.
     ``model``, ``instructions`` and ``tools`` may be quick functions that choose them when a turn
     begins, of an ``AgentContext``; for a model, which may be a function itself, its parameter is
     annotated so. What they chose is recorded. Raises ``InvalidAgent`` where these can't work.
     """
 
     name: str
-    model: AnyModel | ChoosesModel = field(kw_only=True)
+    model: AnyModel | ChoosesModel | str = field(kw_only=True)
     instructions: str | ChoosesInstructions = field(default="", kw_only=True)
     tools: Iterable[Tool] | ChoosesTools = field(default=(), kw_only=True)
     max_steps: int = field(default=32, kw_only=True)
@@ -62,8 +80,14 @@ class Agent:
     time_budget: float | None = field(default=None, kw_only=True)
     session_token_budget: int | None = field(default=None, kw_only=True)
     model_timeout: float | None = field(default=None, kw_only=True)
+    context_policy: ContextPolicy | None = field(default=None, kw_only=True)
+    output_type: Any = field(default=None, kw_only=True)
+    output_retries: int = field(default=2, kw_only=True)
     handoffs: Iterable[Agent | str | Handoff] = field(default=(), kw_only=True)
     aliases: Iterable[str] = field(default=(), kw_only=True)
+    model_retries: int = field(default=2, kw_only=True)
+    retry_wait: RetryWait = field(default=backoff, kw_only=True)
+    settings: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
 
     def __post_init__(self) -> None:
         if not callable(self.tools):
@@ -73,6 +97,20 @@ class Agent:
         self._check_others()
         if not isinstance(self.instructions, str) and not callable(self.instructions):
             raise InvalidAgent(f"agent {self.name!r}: instructions must be a str")
+        self._check_limits()
+        if self.context_policy is not None and not callable(self.context_policy):
+            raise InvalidAgent(f"agent {self.name!r}: context_policy must be a function")
+        if self.output_type is not None:
+            Output(self.name, self.output_type)
+        object.__setattr__(self, "settings", self._checked_settings())
+        if isinstance(self.model, str):
+            object.__setattr__(self, "model", named_model(self.model))
+        if not chooses(self.model):
+            model_id(cast(AnyModel, self.model))
+        if not callable(self.tools):
+            self._check_tools(self.tools)
+
+    def _check_limits(self) -> None:
         for limit in _WHOLE_LIMITS:
             value = getattr(self, limit)
             if value is not None and (type(value) is not int or value < 1):
@@ -84,10 +122,10 @@ class Agent:
                     f"agent {self.name!r}: {limit} must be more than 0 seconds and at most ten "
                     f"years, not {value!r}"
                 )
-        if not chooses(self.model):
-            model_id(cast(AnyModel, self.model))
-        if not callable(self.tools):
-            self._check_tools(self.tools)
+        for limit in ("output_retries", "model_retries"):
+            value = getattr(self, limit)
+            if type(value) is not int or value < 0:
+                raise InvalidAgent(f"agent {self.name!r}: {limit} must be 0 or more, not {value!r}")
 
     def as_tool(
         self,
@@ -157,6 +195,14 @@ class Agent:
             raise InvalidAgent(f"agent {self.name!r} can't hand off to itself")
         object.__setattr__(self, "handoffs", targets)
         object.__setattr__(self, "aliases", aliases)
+
+    def _checked_settings(self) -> Mapping[str, Any]:
+        if not isinstance(self.settings, Mapping):
+            raise InvalidAgent(f"agent {self.name!r}: settings must be a dict")
+        try:
+            return cast(Mapping[str, Any], frozen(plain(dict(self.settings), "settings")))
+        except Unstorable as error:
+            raise InvalidAgent(f"agent {self.name!r}: {error}") from error
 
     def _check_tools(self, tools: Iterable[Tool]) -> None:
         names: set[str] = set()

@@ -6,14 +6,18 @@ told something: each path of an actor's life ends in ``tell``, ``fail_turn`` or 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from ..events.errors import (
+    ContextTooLong,
     InvalidModelTurn,
+    InvalidOutput,
     ModelFailed,
+    ModelRefused,
     ModelStreamEnded,
     ModelTimedOut,
+    ModelUnavailable,
     NothingUnfinished,
     TurnError,
     TurnWithdrawn,
@@ -58,7 +62,17 @@ from .turns import Turn
 from .waiting import Promise
 
 _ERRORS: dict[str, type[TurnError]] = {
-    error.code: error for error in (InvalidModelTurn, ModelFailed, ModelStreamEnded, ModelTimedOut)
+    error.code: error
+    for error in (
+        ContextTooLong,
+        InvalidModelTurn,
+        InvalidOutput,
+        ModelFailed,
+        ModelRefused,
+        ModelStreamEnded,
+        ModelTimedOut,
+        ModelUnavailable,
+    )
 }
 
 
@@ -66,10 +80,11 @@ class Callers:
     """The handles of one session: ``waiters`` by the input they wait for, and those that
     ``joined`` the open turn, the one that started it first. The ``sponsor`` is the input that
     comes next, for whose sake a failed turn is tried again. ``cause`` is the exception behind
-    the completion that is being decided, to be chained."""
+    the completion that is being decided, to be chained. ``typed`` makes a recorded output of
+    the agent's type."""
 
-    def __init__(self, session_id: str) -> None:
-        self._session_id = session_id
+    def __init__(self, session_id: str, typed: Callable[[Any], Any]) -> None:
+        self._session_id, self._typed = session_id, typed
         self._waiters: dict[str, list[Turn]] = {}
         self._joined: list[Turn] = []
         self._sponsor = ""
@@ -93,7 +108,7 @@ class Callers:
         before, input_id = decision.states[0], _input_of(decision, command)
         asker.accept(input_id)
         if ended := _ended(before, command, input_id):
-            asker.finish(result_of(before, ended))
+            asker.finish(self._result(before, ended))
         elif any(each.input_id == input_id for each in decision.accepted):
             self._wait(decision, input_id, asker)
         elif before.turn is not None:
@@ -162,7 +177,7 @@ class Callers:
                 self._joined += self._waiters.pop(input_id, ())
             case TurnFinished():
                 assert after.ended is not None
-                self._finish(result_of(after, after.ended))
+                self._finish(self._result(after, after.ended))
             case TurnAborted():
                 self._finish(_aborted(before, after))
             case TurnFailed():
@@ -180,6 +195,18 @@ class Callers:
         joined, self._joined, self._sponsor = self._joined, [], ""
         for each in joined:
             each.finish(result)
+
+    def _result(self, state: SessionState, ended: EndedTurn) -> TurnResult:
+        """The result of a turn that ended."""
+        return TurnResult(
+            ended.turn_id,
+            ended.finish_reason,
+            state.transcript.first(ended.length),
+            ended.base,
+            ended.steps,
+            ended.usage,
+            output=None if ended.output is None else self._typed(ended.output),
+        )
 
     def _take_back(self, input_id: str, state: SessionState, command: Command) -> None:
         """Tell those who wait for an input that it won't be used: its sender took it back, or
@@ -211,6 +238,8 @@ class Callers:
             session_id=self._session_id,
             turn_id=event.turn_id,
         )
+        if isinstance(error, ModelUnavailable) and isinstance(self.cause, ModelUnavailable):
+            error.retry_after = self.cause.retry_after
         error.__cause__, self.cause = self.cause, None
         return error
 
@@ -249,18 +278,6 @@ def _ended(state: SessionState, command: Command, input_id: str) -> EndedTurn | 
         known = state.keyed.get(command.key)
         return known.ended if known is not None else None
     return None
-
-
-def result_of(state: SessionState, ended: EndedTurn) -> TurnResult:
-    """The result of a turn that ended."""
-    return TurnResult(
-        ended.turn_id,
-        ended.finish_reason,
-        state.transcript.first(ended.length),
-        ended.base,
-        ended.steps,
-        ended.usage,
-    )
 
 
 def _paused(state: SessionState, session_id: str) -> TurnResult:

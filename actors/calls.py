@@ -6,21 +6,15 @@ turned into plain data where it ran, not in the actor.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Iterable
 from functools import partial
 from typing import Any
 
-from ..events.errors import (
-    InvalidModelTurn,
-    ModelFailed,
-    ModelStreamEnded,
-    ModelTimedOut,
-    SystemClosed,
-    ToolError,
-    TurnstreamError,
-    Unstorable,
-)
+from msgspec.structs import replace
+
+from ..events.errors import ModelStreamEnded, ModelUnavailable, SystemClosed, TurnstreamError
 from ..events.messages import Usage
 from ..events.session import (
     AgentDriftDetected,
@@ -28,36 +22,18 @@ from ..events.session import (
     SessionEvent,
     ToolCallStarted,
 )
-from ..events.values import plain
-from ..projections import OpenTurn, SessionState
-from .commands import (
-    Command,
-    ModelAnswered,
-    ModelBroke,
-    SubAgentLeft,
-    SubAgentPaused,
-    ToolReturned,
-)
-from .effects import (
-    Abandoned,
-    Cancelled,
-    Effects,
-    NotRun,
-    Raised,
-    Returned,
-    Running,
-    Settled,
-    TimedOut,
-)
+from ..projections import Carried, OpenTurn, SessionState
+from .commands import Command
+from .completions import failure_of, model_command, tool_command
+from .effects import Effects, Returned, Running, Settled
 from .feed import Feed
 from .gate import Gate
-from .models import Delta, ModelRequest, is_usage, model_turn
+from .models import Delta, ModelRequest, is_usage
 from .parentage import parent_call
 from .ready import ReadyAgent
 from .results import emitted
-from .sub_agents import SubAgent, SubAgentEnded, SubAgentGone, SubAgentWaits
+from .sub_agents import SubAgent, SubAgentGone
 from .tool_context import ToolContext, idempotency_key
-from .tools import Tool
 
 log: logging.Logger = logging.getLogger("turnstream.session")
 
@@ -69,15 +45,24 @@ Serve = Callable[..., Coroutine[Any, Any, object]]
 
 class Call:
     """One call under way: its gate, what runs behind it once it started, what it is known to
-    have used so far, and, where nobody can tell what it comes to, why."""
+    have used so far, and what its context policy carries over. A call that ``waits`` has a
+    ``pause`` running before it. ``failure`` is why asking again may help, once it ended so;
+    ``gone`` is why nobody can tell what it comes to."""
 
-    __slots__ = ("gate", "gone", "running", "usage")
+    __slots__ = ("carried", "failure", "gate", "gone", "pause", "running", "usage")
 
     def __init__(self) -> None:
         self.usage: Usage | None = None
+        self.carried: Carried | None = None
+        self.pause: Running | None = None
+        self.failure: ModelStreamEnded | ModelUnavailable | None = None
         self.gate: Gate = Gate()
         self.running: Running | None = None
         self.gone: TurnstreamError | None = None
+
+    @property
+    def waits(self) -> bool:
+        return self.pause is not None and self.running is None
 
 
 class Calls:
@@ -87,6 +72,7 @@ class Calls:
         self._session_id, self._effects, self._post = session_id, effects, post
         self._serve = serve
         self._model: Call | None = None
+        self._failure: ModelStreamEnded | ModelUnavailable | None = None
         self._tools: set[Call] = set()
 
     @property
@@ -103,13 +89,20 @@ class Calls:
         """Note that ``call`` came back; false where it is no longer wanted. Raises what it was
         given up for, unless that is the system's end, which lets the others be recorded."""
         if call is self._model:
-            self._model = None
+            self._model, self._failure = None, call.failure
             return True
         wanted = call in self._tools
         self._tools.discard(call)
         if wanted and call.gone is not None and not isinstance(call.gone, SystemClosed):
             raise call.gone
         return wanted
+
+    def drain(self, *, now: bool) -> None:
+        """Stop what only waits to be started, or everything."""
+        if now:
+            self.cancel_all()
+        elif self._model is not None and self._model.waits:
+            self.drop_model()
 
     def cancel_all(self) -> None:
         """Stop what can be stopped; nothing of it is wanted any more."""
@@ -130,8 +123,10 @@ class Calls:
             self._cancel(call)
 
     def _cancel(self, call: Call) -> None:
-        if call.running is not None:
-            self._effects.cancel(call.running)
+        call.gate.cancel()  # or what waits could begin meanwhile
+        for each in (call.pause, call.running):
+            if each is not None:
+                self._effects.cancel(each)
 
     def follow(
         self,
@@ -152,7 +147,8 @@ class Calls:
                     pass
 
     def start_model(self, ready: ReadyAgent, state: SessionState, feed: Feed | None) -> None:
-        """Ask the model for the open turn's next step, unless it is being asked already."""
+        """Ask the model for the open turn's next step, unless it is being asked already. After a
+        failure of this activation's, that takes a while."""
         turn = state.turn
         if turn is None or self._model is not None:
             return
@@ -161,17 +157,56 @@ class Calls:
         attempt, timeout = turn.discarded + 1, ready.agent.model_timeout
 
         def settle(settled: Settled) -> None:
+            call.failure = failure_of(settled)
             command, cause = model_command(settled, request, attempt, ready, call.usage)
+            if call.carried is not None:
+                command = replace(command, carried=call.carried)
             self._post(command, call, cause)
 
-        call.running = self._effects.run(
-            partial(ready.ask, request, partial(_show, call, feed, request.turn_id)),
-            is_async=ready.model_is_async,
-            gate=call.gate,
+        show = partial(_show, call, feed, request.turn_id)
+
+        def begin() -> Running:
+            return self._effects.run(
+                ready.asking(request, state.starts, state.carried, show),
+                is_async=ready.model_is_async,
+                gate=call.gate,
+                opens="result",
+                session_id=self._session_id,
+                timeout=timeout,
+                post=settle,
+            )
+
+        failure, self._failure = self._failure, None
+        if failure is None or not turn.broken:
+            call.running = begin()
+        else:
+            self._wait(call, partial(_pause, ready, turn.broken, failure), begin, settle)
+
+    def _wait(
+        self,
+        call: Call,
+        pause: Callable[[], Coroutine[Any, Any, None]],
+        begin: Callable[[], Running],
+        settle: Callable[[Settled], None],
+    ) -> None:
+        """Let the call begin after a pause. Whoever cancels it shuts its gate first: what begins
+        after that finds it shut."""
+
+        def end(settled: Settled) -> None:
+            if not isinstance(settled, Returned):
+                settle(settled)
+                return
+            call.running = begin()
+            if call.gate.cancelled:
+                self._effects.cancel(call.running)
+
+        call.pause = self._effects.run(
+            pause,
+            is_async=True,
+            gate=Gate(),
             opens="result",
             session_id=self._session_id,
-            timeout=timeout,
-            post=settle,
+            post=end,
         )
 
     def start_tool(self, ready: ReadyAgent, state: SessionState, event: ToolCallStarted) -> None:
@@ -194,7 +229,7 @@ class Calls:
         def settle(settled: Settled) -> None:
             if isinstance(settled, Returned) and isinstance(settled.value, SubAgentGone):
                 call.gone = settled.value.error
-            self._post(_tool_command(settled, event, tool), call, None)
+            self._post(tool_command(settled, event, tool), call, None)
 
         run = partial(tool.run, requested, context)
         if isinstance(tool, SubAgent):
@@ -218,89 +253,20 @@ class Calls:
             self._session_id,
             turn.turn_id,
             turn.steps + 1,
+            ready.agent.settings,
+            output=ready.configured.output,
         )
 
 
-def _show(call: Call, feed: Feed | None, turn_id: str, delta: Delta | Usage) -> None:
+async def _pause(ready: ReadyAgent, failures: int, failure: BaseException) -> None:
+    await asyncio.sleep(ready.agent.retry_wait(failures, getattr(failure, "retry_after", None)))
+
+
+def _show(call: Call, feed: Feed | None, turn_id: str, delta: Delta | Usage | Carried) -> None:
     """Show a delta, unless the call was cancelled before it showed anything."""
-    if isinstance(delta, Usage):
+    if isinstance(delta, Carried):
+        call.carried = delta
+    elif isinstance(delta, Usage):
         call.usage = delta if is_usage(delta) else call.usage
     elif call.gate.open() and feed is not None and (item := emitted(turn_id, delta)) is not None:
         feed.publish(item)
-
-
-def model_command(
-    settled: Settled, request: ModelRequest, attempt: int, ready: ReadyAgent, used: Usage | None
-) -> tuple[Command, BaseException | None]:
-    key = (request.turn_id, request.step, attempt)
-    match settled:
-        case Returned(value=value):
-            try:
-                return ModelAnswered(*key, ready.configured.model, model_turn(value)), None
-            except Exception as error:  # the answer is user code's, down to its __iter__
-                return ModelBroke(*key, InvalidModelTurn.code, _described(error)), error
-        case Raised(error=error):
-            usage = _usage(error) or used
-            if isinstance(error, ModelStreamEnded):
-                return ModelBroke(*key, error.code, str(error), transient=True, usage=usage), error
-            return ModelBroke(*key, ModelFailed.code, _described(error), usage=usage), error
-        case TimedOut():
-            too_long = f"the model took longer than {ready.agent.model_timeout:g} seconds"
-            return ModelBroke(*key, ModelTimedOut.code, too_long, usage=used), None
-        case _:
-            return ModelBroke(*key, ModelFailed.code, "the model call was cancelled"), None
-
-
-def _usage(error: BaseException) -> Usage | None:
-    """What a call cost that came to nothing, where its error tells."""
-    try:
-        usage = getattr(error, "usage", None)
-    except Exception:  # an error may have code of its own
-        return None
-    return usage if isinstance(usage, Usage) and is_usage(usage) else None
-
-
-def _tool_command(settled: Settled, event: ToolCallStarted, tool: Tool) -> Command:
-    key = (event.turn_id, event.call_id, event.attempt)
-    match settled:
-        case Returned(value=SubAgentEnded(outcome=outcome, content=content, usage=usage)):
-            return ToolReturned(*key, outcome, content, usage)
-        case Returned(value=SubAgentWaits(asked=asked)):
-            return SubAgentPaused(*key, asked)
-        case Returned(value=SubAgentGone()):
-            return SubAgentLeft()
-        case Returned(value=value):
-            try:
-                return ToolReturned(*key, "ok", plain(value, "result"))
-            except Exception as error:  # a result may have code of its own, such as model_dump
-                why = str(error) if isinstance(error, Unstorable) else _described(error)
-                return ToolReturned(
-                    *key, "error", f"The tool ran, but its result can't be recorded: {why}"
-                )
-        case Raised(error=error):
-            return ToolReturned(*key, "error", _described(error))
-        case TimedOut():
-            return ToolReturned(
-                *key,
-                "error",
-                f"The tool took longer than {tool.options.timeout:g} seconds. It may still take "
-                "effect.",
-            )
-        case NotRun():
-            return ToolReturned(*key, "cancelled", "Not run: the turn was stopped.")
-        case Cancelled():
-            return ToolReturned(*key, "cancelled", "Stopped while it ran.")
-        case Abandoned():
-            return ToolReturned(
-                *key, "cancelled", "It could not be stopped and may still take effect."
-            )
-
-
-def _described(error: BaseException) -> str:
-    try:
-        text = str(error)
-    except Exception:
-        text = ""
-    if isinstance(error, ToolError) and text:
-        return text
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -20,7 +20,8 @@ from ..events.messages import (
     Usage,
 )
 from ..events.session import AgentConfigured, Budget, Owner, ParentCall
-from ..projections import SessionState
+from ..projections import Carried, SessionState
+from .outputs import Fits, Unfit
 
 OnCrash: TypeAlias = Literal["rerun", "fail", "ask"]
 
@@ -118,13 +119,15 @@ class Clear(Struct, frozen=True, gc=False):
 
 
 class ModelAnswered(Struct, frozen=True, gc=False):
-    """A model call ended with an answer."""
+    """A model call ended with an answer. ``carried`` is what its context policy carries over, where
+    that changed."""
 
     turn_id: str
     step: int
     attempt: int
     model: str
     answer: ModelTurn
+    carried: Carried | None = None
 
 
 class ModelBroke(Struct, frozen=True, gc=False):
@@ -138,6 +141,7 @@ class ModelBroke(Struct, frozen=True, gc=False):
     error: str
     transient: bool = False
     usage: Usage | None = None
+    carried: Carried | None = None
 
 
 class ToolReturned(Struct, frozen=True, gc=False):
@@ -201,8 +205,10 @@ class Rules(Struct, frozen=True):
 
     ``refusal`` says why a call can't be run (unknown tool, arguments that do not fit), or None;
     ``gate`` what decision it needs, or None; ``gates`` are those of calls in doubt, by tool.
-    ``for_turn`` gives the rules of a turn that begins or goes on, where they are chosen then;
-    ``sub_agents`` are the tools that are agents.
+    ``output`` says whether a final answer fits, where it is to, and ``output_retries`` how often
+    the model may answer again. ``model_retries`` is how often a model call of one step is repeated
+    that broke. ``for_turn`` gives the rules of a turn that begins or goes on, where they are chosen
+    then; ``sub_agents`` are the tools that are agents.
     """
 
     configured: AgentConfigured
@@ -216,6 +222,9 @@ class Rules(Struct, frozen=True):
     keep_failed: bool = True
     for_turn: Callable[[SessionState, str], Rules] | None = None
     sub_agents: frozenset[str] = frozenset()
+    output: Callable[[str], Fits | Unfit] | None = None
+    output_retries: int = 0
+    model_retries: int = 2
 
 
 class Stamp(Struct, frozen=True, gc=False):

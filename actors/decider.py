@@ -9,14 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..events.errors import InvalidAgent, SessionReadOnly
+from ..events.errors import InvalidAgent, ModelStreamEnded, SessionReadOnly
 from ..events.messages import AssistantMessage, ToolCall
 from ..events.session import (
+    ContextCarried,
+    Discarded,
     FinishReason,
     ModelTurnRecorded,
     ToolCallStarted,
     TurnAborted,
-    TurnFinished,
     TurnStarted,
 )
 from ..projections import (
@@ -53,14 +54,13 @@ from .commands import (
     Trim,
     Withdraw,
 )
+from .concluding import conclude, finish
 from .draft import Decision, Draft, configure, resume
 from .editing import edit
 from .inputs import apply_joinable, go_on_from, submit, withdraw
 from .nesting import go_on, runs, take_answers, wait_for_sub_agent
 from .parentage import budget_of, child_id
 from .stopping import abort, discard, fail
-
-STREAM_RETRIES = 1
 
 
 def decide(state: SessionState, command: Command, rules: Rules, stamp: Stamp) -> Decision:
@@ -146,6 +146,7 @@ def _only_takes_back(draft: Draft, command: Command) -> bool:
 def _model_answered(draft: Draft, command: ModelAnswered) -> None:
     if not _awaits_model(draft, command):
         return
+    _carry(draft, command)
     answer = command.answer
     draft.record(
         ModelTurnRecorded(
@@ -165,11 +166,27 @@ def _model_answered(draft: Draft, command: ModelAnswered) -> None:
 def _model_broke(draft: Draft, command: ModelBroke) -> None:
     if not _awaits_model(draft, command):
         return
-    again = command.transient and draft.turn.broken < STREAM_RETRIES
+    _carry(draft, command)
+    again = command.transient and draft.turn.broken < draft.rules.model_retries
     if again or command.usage is not None:
-        draft.discard_call("stream-ended" if command.transient else "failed", command.usage)
+        reason: Discarded = "retried" if again else "failed"
+        if command.code == ModelStreamEnded.code:
+            reason = "stream-ended"
+        draft.discard_call(reason, command.usage)
     if not again:
         fail(draft, command.code, command.error)
+
+
+def _carry(draft: Draft, command: ModelAnswered | ModelBroke) -> None:
+    if (carried := command.carried) is not None:
+        draft.record(
+            ContextCarried(
+                at=draft.stamp.at,
+                turn_id=command.turn_id,
+                value=carried.value,
+                covers=carried.covers,
+            )
+        )
 
 
 def _awaits_model(draft: Draft, command: ModelAnswered | ModelBroke) -> bool:
@@ -189,19 +206,15 @@ def _go_on(draft: Draft) -> None:
                 if not _start_calls(draft):
                     return
             case Phase.ANSWERED if draft.owned:
-                _finish(draft, "stop")
+                conclude(draft)
             case Phase.MODEL if draft.owned and not draft.asking:
                 limit = _limit_reached(draft)
                 if limit is None:
                     apply_joinable(draft)
                     return
-                _finish(draft, limit)
+                finish(draft, limit)
             case _:
                 return
-
-
-def _finish(draft: Draft, reason: FinishReason) -> None:
-    draft.record(TurnFinished(at=draft.stamp.at, turn_id=draft.turn.turn_id, finish_reason=reason))
 
 
 def _start_turn(draft: Draft) -> None:

@@ -8,7 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ..events.errors import AgentDrifted, TurnTakenOver
-from ..events.messages import NO_USAGE, Outcome, Usage
+from ..events.messages import NO_USAGE, AssistantMessage, Outcome, Usage
 from ..events.session import (
     AgentDriftDetected,
     Discarded,
@@ -108,6 +108,12 @@ class Draft:
     def turn(self) -> OpenTurn:
         assert self.state.turn is not None
         return self.state.turn
+
+    @property
+    def answer(self) -> str:
+        """The text of the last model turn, where that is the last message."""
+        last = self.state.transcript.last
+        return last.text if isinstance(last, AssistantMessage) else ""
 
     @property
     def owned(self) -> bool:

@@ -13,7 +13,9 @@ ADDED = "tool added: "
 
 def changes(recorded: AgentConfigured, current: AgentConfigured) -> tuple[str, ...]:
     """What changed from the recorded configuration to the current one, each named."""
-    found = [each for each in ("model", "instructions") if _differs(recorded, current, each)]
+    found = [
+        each for each in ("model", "instructions", "output") if _differs(recorded, current, each)
+    ]
     before = {each.name: each for each in recorded.tools}
     after = {each.name: each for each in current.tools}
     found += [f"tool removed: {name}" for name in sorted(before.keys() - after.keys())]

@@ -8,7 +8,14 @@ from typing import Any, NamedTuple, TypeAlias
 from ..events.codec import CODEC
 from ..events.envelope import RecordedEvent
 from ..events.messages import AssistantMessage, Message, ToolMessage, UserMessage
-from ..projections import TrajectoryCall, TrajectoryStep, Transcript, course, trajectory_steps
+from ..projections import (
+    Carried,
+    TrajectoryCall,
+    TrajectoryStep,
+    Transcript,
+    course,
+    trajectory_steps,
+)
 from ..projections.trajectory import Answered, Course
 from .choosing import AgentContext
 from .handles import Session
@@ -20,7 +27,7 @@ Replayable: TypeAlias = Session | Sequence[RecordedEvent] | Sequence[Message]
 
 class Fixture(NamedTuple):
     """A recorded step: what was asked, what the agent could know when its turn began, and what
-    was answered."""
+    was answered; where turns begin in ``messages``, and what a context policy carried over."""
 
     session_id: str
     turn_id: str
@@ -30,6 +37,8 @@ class Fixture(NamedTuple):
     tenant: str
     application: Any
     recorded: TrajectoryStep
+    turns: Sequence[int] = ()
+    carried: Carried | None = None
 
     def request(self, ready: ReadyAgent) -> ModelRequest:
         """What this agent's model is asked there."""
@@ -41,6 +50,7 @@ class Fixture(NamedTuple):
             self.session_id,
             self.turn_id,
             self.step,
+            output=configured.output,
         )
 
     def context(self, agent: str) -> AgentContext:
@@ -82,6 +92,8 @@ def _from_course(run: Course, session_id: str) -> Iterator[Fixture]:
             before.tenant,
             before.application,
             _proposed(answered, steps[answered.place]),
+            before.starts,
+            before.carried,
         )
 
 
@@ -103,6 +115,7 @@ def _proposed(answered: Answered, step: TrajectoryStep) -> TrajectoryStep:
 def _from_messages(messages: Sequence[Message]) -> Iterator[Fixture]:
     """A turn begins with what the user says after a final answer."""
     steps, said = iter(trajectory_steps(messages)), Transcript(messages)
+    began = [0]
     turns, base, step, is_over = 1, 0, 0, False
     for place, message in enumerate(messages):
         match message:
@@ -117,8 +130,10 @@ def _from_messages(messages: Sequence[Message]) -> Iterator[Fixture]:
                     "",
                     None,
                     next(steps),
+                    tuple(began),
                 )
             case UserMessage() if is_over:
                 turns, base, step, is_over = turns + 1, place, 0, False
+                began.append(place)
             case UserMessage() | ToolMessage():
                 pass

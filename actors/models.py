@@ -48,7 +48,8 @@ Delta: TypeAlias = TextDelta | ReasoningDelta | ToolCallDelta
 
 
 class ModelRequest(Struct, frozen=True):
-    """What a model is asked: the whole conversation so far, which no model may change."""
+    """What a model is asked: the whole conversation so far, which no model may change.
+    ``output`` is the JSON schema that its final answer is to fit, if there is one."""
 
     messages: Sequence[Message]
     instructions: str
@@ -57,6 +58,7 @@ class ModelRequest(Struct, frozen=True):
     turn_id: str
     step: int
     settings: Mapping[str, Any] = {}
+    output: Mapping[str, Any] | None = None
 
 
 @runtime_checkable

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from hashlib import sha256
-from typing import NoReturn, cast
+from typing import Any, NoReturn, cast
 
 from msgspec.structs import replace
 
 from ..events.messages import ToolCall, ToolSpec
 from ..events.session import AgentConfigured, Budget
-from ..projections import OpenTurn, SessionState
+from ..projections import Carried, OpenTurn, SessionState
 from .agent import Agent
 from .choosing import AgentContext
 from .commands import Gate, OnCrash, OnDrift, Rules
+from .context import Shrinking
 from .drift import canonical
 from .models import AnyModel, Ask, ModelRequest, asking, model_id
+from .outputs import Output
 from .sub_agents import SubAgent
 from .tool_context import ToolContext, idempotency_key
 from .tools import Tool
@@ -42,7 +45,17 @@ class ReadyAgent:
         self.model_is_async: bool
         model, tools = cast(AnyModel, agent.model), cast(Sequence[Tool], agent.tools)
         self.ask, self.model_is_async = asking(model)
+        self._shrinking: Shrinking | None = None
+        if agent.context_policy is not None:
+            self._shrinking = Shrinking(
+                agent.context_policy, self.ask, model_is_async=self.model_is_async
+            )
+            self.model_is_async = self._shrinking.is_async
         self.tools: Mapping[str, Tool] = {each.name: each for each in tools}
+        self.output: Output | None = (
+            None if agent.output_type is None else Output(agent.name, agent.output_type)
+        )
+        schema = None if self.output is None else self.output.schema
         instructions, specs = str(agent.instructions), tuple(each.spec for each in tools)
         self.configured: AgentConfigured = AgentConfigured(
             at=_NEVER,
@@ -50,19 +63,14 @@ class ReadyAgent:
             model=model_id(model),
             instructions=instructions,
             tools=specs,
-            fingerprint=fingerprint(model_id(model), instructions, specs),
+            fingerprint=fingerprint(model_id(model), instructions, specs, schema),
+            output=schema,
         )
         on_crash: dict[str, OnCrash] = {each.name: each.options.on_crash for each in tools}
         gates = {each.name: replace(each.gate, reason="in-doubt") for each in tools}
         self.rules: Rules = Rules(
             self.configured,
-            Budget(
-                max_steps=agent.max_steps,
-                tokens=agent.token_budget or 0,
-                tool_calls=agent.tool_call_budget or 0,
-                seconds=agent.time_budget or 0,
-                session_tokens=agent.session_token_budget or 0,
-            ),
+            _budget(agent),
             agent.tool_concurrency,
             on_crash,
             self._refusal,
@@ -70,8 +78,28 @@ class ReadyAgent:
             gates,
             on_drift,
             keep_failed,
+            output=None if self.output is None else self.output.check,
+            output_retries=agent.output_retries,
+            model_retries=agent.model_retries,
             sub_agents=frozenset(each.name for each in tools if isinstance(each, SubAgent)),
         )
+
+    def asking(
+        self,
+        request: ModelRequest,
+        turns: Sequence[int],
+        carried: Carried | None,
+        show: Callable[[Any], None],
+    ) -> Callable[[], Any]:
+        """What asks the model. ``turns`` are the places at which turns begin, and ``carried`` what
+        its context policy carried over."""
+        if self._shrinking is None:
+            return partial(self.ask, request, show)
+        return partial(self._shrinking.ask, turns, carried, request, show)
+
+    def typed(self, output: Any) -> Any:
+        """A recorded output as the agent's type."""
+        return output if self.output is None else self.output.typed(output)
 
     def chosen(self, context: AgentContext) -> ReadyAgent:
         """What it is in one turn."""
@@ -96,10 +124,28 @@ class ReadyAgent:
         return tool.gate if tool.needs_approval(call, context) else None
 
 
-def fingerprint(model: str, instructions: str, tools: tuple[ToolSpec, ...]) -> str:
-    """A digest that changes when the model, the instructions or a tool's schema changes, and
-    with nothing else: not with the order of tools or of keys, nor with the code's place."""
-    text = json.dumps([model, instructions, sorted(map(canonical, tools))])
+def _budget(agent: Agent) -> Budget:
+    return Budget(
+        max_steps=agent.max_steps,
+        tokens=agent.token_budget or 0,
+        tool_calls=agent.tool_call_budget or 0,
+        seconds=agent.time_budget or 0,
+        session_tokens=agent.session_token_budget or 0,
+    )
+
+
+def fingerprint(
+    model: str,
+    instructions: str,
+    tools: tuple[ToolSpec, ...],
+    output: dict[str, Any] | None = None,
+) -> str:
+    """A digest that changes when the model, the instructions, a tool's schema or that of the
+    output changes, and with nothing else: not with the order of tools or of keys, nor with the
+    code's place."""
+    parts: list[Any] = [model, instructions, sorted(map(canonical, tools))]
+    parts += [] if output is None else [output]
+    text = json.dumps(parts, sort_keys=True)
     return sha256(text.encode()).hexdigest()[:16]
 
 

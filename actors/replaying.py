@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
-from functools import partial
 from queue import SimpleQueue
 from threading import Thread
 from typing import Literal, TypeAlias
@@ -26,8 +25,8 @@ from ..events.messages import (
 from ..projections import TrajectoryCall, TrajectoryStep
 from ..projections.comparing import Leniency, StepDrift, same_step, step_drift
 from .agent import Agent
-from .calls import model_command
 from .commands import ModelAnswered, ModelBroke
+from .completions import model_command
 from .effects import Effects, Settled
 from .fixtures import Fixture, Replayable, fixtures_of
 from .gate import Gate
@@ -158,7 +157,7 @@ class _Asker:
         settled: SimpleQueue[Settled] = SimpleQueue()
         request = fixture.request(ready)
         self._effects.run(
-            partial(ready.ask, request, _show_nobody),
+            ready.asking(request, fixture.turns, fixture.carried, _show_nobody),
             is_async=ready.model_is_async,
             gate=Gate(),
             opens="result",

@@ -19,7 +19,7 @@ from ..events.messages import (
 )
 from ..events.session import FinishReason
 from ..events.tagged import tag, tree, written
-from ..events.values import PARTS
+from ..events.values import PARTS, plain
 from .models import ReasoningDelta, TextDelta
 
 
@@ -28,7 +28,8 @@ class TurnResult(Struct, frozen=True, eq=False):
 
     ``messages`` is the whole conversation, ``new_messages`` this turn's part of it; ``steps``
     and ``usage`` are this turn's. Where it is paused (``awaiting-approval``), ``approvals`` are
-    the decisions it waits for, and the messages go up to the pause.
+    the decisions it waits for, and the messages go up to the pause. ``output`` is the answer as the
+    agent's ``output_type``, if it has one.
     """
 
     turn_id: str
@@ -38,6 +39,7 @@ class TurnResult(Struct, frozen=True, eq=False):
     steps: int
     usage: Usage
     approvals: tuple[Approval, ...] = ()
+    output: Any = None
 
     @property
     def new_messages(self) -> Sequence[Message]:
@@ -86,6 +88,7 @@ def _on_the_wire(value: object) -> Any:
                 "usage": usage,
                 "new_messages": new,
                 "approvals": approvals,
+                "output": tag(plain(value.output)),
             }
         case AssistantMessage() | Approval():
             return tree(value)

@@ -24,14 +24,19 @@ class Roster:
         self._named: dict[str, Agent] = {}
         self._places: dict[str, str] = {}
         self._walk(given)
-        for agent in self._named.values():
+        for agent in self.agents:
             self._check_names(agent)
         self.default: str = given[0].name
 
     @property
+    def agents(self) -> Sequence[Agent]:
+        """Each agent once: those that were given come first."""
+        return [agent for name, agent in self._named.items() if name == agent.name]
+
+    @property
     def names(self) -> Sequence[str]:
-        """The names of the agents, without aliases: those that were given come first."""
-        return list(dict.fromkeys(agent.name for agent in self._named.values()))
+        """The names of the agents, without aliases, in the same order."""
+        return [agent.name for agent in self.agents]
 
     def find(self, name: str) -> Agent | None:
         """The agent of that name or alias; None where there is none."""

@@ -59,7 +59,7 @@ class SessionActor(PooledActor):
     def __init__(self, session_id: str, runtime: Runtime) -> None:
         super().__init__()
         self._id, self._runtime = session_id, runtime
-        self._callers = Callers(session_id)
+        self._callers = Callers(session_id, lambda output: runtime.agent(self._agent).typed(output))
         self._cast = Cast(session_id)
         serve = runtime.children.serve
         self._calls = Calls(session_id, runtime.effects, self._post, serve)
@@ -107,8 +107,7 @@ class SessionActor(PooledActor):
                 self._heed(version)
             case Drain():
                 self._draining = message
-                if message.now:
-                    self._calls.cancel_all()
+                self._calls.drain(now=message.now)
 
     def _asked(self, asked: Asked) -> None:
         if self._draining is not None:

@@ -29,6 +29,7 @@ from .effects import Place
 from .forking import Lineage, fork, lineage
 from .handles import Session, as_text, check_policy
 from .letters import Asked, Asker
+from .losing import warn_of_lost_questions, warn_that_nothing_was_kept
 from .patching import Patch
 from .projecting import Projector
 from .ready import ReadyAgent
@@ -90,6 +91,9 @@ class ActorSystem:
         self._store = open_store(store) if isinstance(store, str) else store
         self._projectors = WeakSet[Projector[Any]]()
         keep = self._store.durable if on_failure is None else on_failure == "keep"
+        self._forgets = self._owns_store and not self._store.durable
+        if self._forgets:
+            warn_of_lost_questions(roster.agents)
         self._runtime = Runtime(
             roster,
             partial(ReadyAgent, keep_failed=keep, on_drift=on_agent_drift),
@@ -180,6 +184,8 @@ class ActorSystem:
         alone are turns that were stopped on purpose, and those whose process was lost
         ``max_recoveries`` times since anything was recorded: ``Session.resume`` goes on with them.
         """
+        if self._forgets:
+            warn_that_nothing_was_kept()
         return self.resume_those("running", "failed", "awaiting-approval")
 
     def resume_those(self, *statuses: Status, idle_here: bool = False) -> Sequence[Turn]:

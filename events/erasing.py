@@ -17,9 +17,11 @@ from .session import (
     ApprovalRequested,
     ApprovalResolved,
     ContentErased,
+    ContextCarried,
     ForkPatched,
     InputQueued,
     ModelTurnRecorded,
+    OutputRefused,
     SessionEvent,
     StateChanged,
     StepRecorded,
@@ -49,6 +51,10 @@ def erased(event: SessionEvent) -> SessionEvent:
             return replace(event, note=_text(note), arguments=None if arguments is None else {})
         case AgentConfigured(instructions=instructions):
             return replace(event, instructions=_text(instructions))
+        case ContextCarried():
+            return replace(event, value=None)
+        case OutputRefused(text=text):
+            return replace(event, text=_text(text))
         case TurnFailed(error=error):
             return replace(event, error=_text(error))
         case TurnFinished(output=output):

@@ -105,13 +105,15 @@ class InputWithdrawn(Event, frozen=True, tag="input_withdrawn"):
 
 
 class AgentConfigured(Event, frozen=True, tag="agent_configured"):
-    """What the agent is from here on. Written only where it differs from the one before."""
+    """What the agent is from here on. Written only where it differs from the one before.
+    ``output`` is the JSON schema that its final answers are to fit, if there is one."""
 
     name: str
     model: str
     instructions: str = ""
     tools: tuple[ToolSpec, ...] = ()
     fingerprint: str = ""
+    output: dict[str, Any] | None = None
 
 
 class TurnStarted(Event, frozen=True, tag="turn_started"):
@@ -245,6 +247,23 @@ class AgentDriftDetected(Event, frozen=True, tag="agent_drift_detected"):
     changes: tuple[str, ...] = ()
 
 
+class ContextCarried(Event, frozen=True, tag="context_carried"):
+    """What a context policy carries over to the next model call. It speaks of the first
+    ``covers`` messages of the conversation."""
+
+    turn_id: str
+    value: Any = None
+    covers: int = 0
+
+
+class OutputRefused(Event, frozen=True, tag="output_refused"):
+    """The final answer does not fit the agent's output type: ``text`` tells the model so, and it
+    is to answer again."""
+
+    turn_id: str
+    text: str
+
+
 class TurnFinished(Event, frozen=True, tag="turn_finished"):
     """The turn ended and joined the conversation. ``output`` is its structured result, if any."""
 
@@ -341,6 +360,8 @@ SessionEvent: TypeAlias = (
     | StateChanged
     | AgentHandedOff
     | AgentDriftDetected
+    | ContextCarried
+    | OutputRefused
     | TurnFinished
     | TurnFailed
     | TurnAborted

@@ -24,6 +24,7 @@ from .snapshot import FOLD, Folded, dump_snapshot, load_snapshot
 from .state import (
     INITIAL,
     Approved,
+    Carried,
     Decided,
     Edit,
     EndedTurn,
@@ -54,6 +55,7 @@ __all__ = [
     "ArgumentDrift",
     "Audit",
     "Breach",
+    "Carried",
     "Checkpoint",
     "Comparison",
     "Course",

@@ -11,7 +11,16 @@ from msgspec.structs import replace
 from ..events.messages import AssistantMessage, Message, ToolCall, Usage
 from ..events.session import AgentConfigured, ParentCall
 from .growing import Growing
-from .state import Decided, Edit, EndedTurn, KeyedInput, OpenTurn, QueuedInput, SessionState
+from .state import (
+    Carried,
+    Decided,
+    Edit,
+    EndedTurn,
+    KeyedInput,
+    OpenTurn,
+    QueuedInput,
+    SessionState,
+)
 from .transcript import Transcript
 
 
@@ -24,6 +33,7 @@ class Folding:
         "agent",
         "application",
         "began",
+        "carried",
         "configured",
         "decided",
         "discarded_usage",
@@ -65,6 +75,7 @@ class Folding:
         self.starts: Growing[int] = state.starts
         self.edits: Growing[Edit] = state.edits
         self.parent: ParentCall | None = state.parent
+        self.carried: Carried | None = state.carried
         self.said: list[Message] = []
         self.spoken: int = len(state.transcript)
         self.began: list[int] = []
@@ -92,6 +103,7 @@ class Folding:
             self.starts,
             self.edits,
             self.parent,
+            self.carried,
         )
 
     @property
@@ -123,6 +135,8 @@ class Folding:
         self.edits = self.edits.extended((Edit(kept, transcript[kept:], places[first:]),))
         self.transcript, self.spoken, self.said = transcript.first(kept), kept, list(messages)
         self.starts, self.began = places.first(first), list(starts)
+        if self.carried is not None and self.carried.covers > kept:
+            self.carried = None
 
     def forget_ended(self, kept: int) -> None:
         """Forget how turns ended that are not all among the first ``kept`` messages, those that

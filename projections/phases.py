@@ -17,6 +17,7 @@ from ..events.session import (
     ApprovalResolved,
     ApprovalWithdrawn,
     ContentErased,
+    ContextCarried,
     Event,
     ForkPatched,
     InputApplied,
@@ -24,6 +25,7 @@ from ..events.session import (
     InputWithdrawn,
     ModelCallDiscarded,
     ModelTurnRecorded,
+    OutputRefused,
     SessionCleared,
     SessionRewound,
     SessionStarted,
@@ -83,6 +85,7 @@ TRANSITIONS: Mapping[Phase, Mapping[type[Event], frozenset[Phase] | None]] = {
     ),
     Phase.MODEL: _phase(
         InputApplied,
+        ContextCarried,
         ModelCallDiscarded,
         AgentDriftDetected,
         MODEL=(TurnResumed,),
@@ -93,9 +96,10 @@ TRANSITIONS: Mapping[Phase, Mapping[type[Event], frozenset[Phase] | None]] = {
     ),
     Phase.ANSWERED: _phase(
         AgentDriftDetected,
+        MODEL=(OutputRefused,),
         ANSWERED=(TurnResumed,),
-        IDLE=(TurnFinished, TurnAborted),
-        HALTED=(TurnAborted, SessionStarted),
+        IDLE=(TurnFinished, TurnFailed, TurnAborted),
+        HALTED=(TurnFailed, TurnAborted, SessionStarted),
     ),
     Phase.TOOLS: _phase(
         ToolCallStarted,

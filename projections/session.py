@@ -29,6 +29,7 @@ from ..events.session import (
     ApprovalResolved,
     ApprovalWithdrawn,
     ContentErased,
+    ContextCarried,
     Event,
     ForkPatched,
     InputApplied,
@@ -36,6 +37,7 @@ from ..events.session import (
     InputWithdrawn,
     ModelCallDiscarded,
     ModelTurnRecorded,
+    OutputRefused,
     SessionCleared,
     SessionRewound,
     SessionStarted,
@@ -55,6 +57,7 @@ from .folding import Folding
 from .state import (
     ABORTED,
     INITIAL,
+    Carried,
     EndedTurn,
     Halt,
     InDoubt,
@@ -190,7 +193,8 @@ def _turn_resumed(folding: Folding, event: TurnResumed) -> None:
         owner=event.owner,
         halt=None,
         discarded=0,
-        broken=0,
+        broken=0 if turn.halt is not None else turn.broken,
+        refused=0,
         recoveries=turn.recoveries + (turn.halt is None and not turn.is_paused),
         fingerprint=event.fingerprint or turn.fingerprint,
         clock=None,
@@ -232,10 +236,13 @@ def _frozen_call(call: ToolCall) -> ToolCall:
     return ToolCall(call.id, call.name, frozen(call.arguments), call.malformed)
 
 
+_BROKEN = ("stream-ended", "retried")
+
+
 @_on(ModelCallDiscarded)
 def _discarded(folding: Folding, event: ModelCallDiscarded) -> None:
     if (turn := folding.turn) is not None:
-        broken = turn.broken + (event.reason == "stream-ended")
+        broken = turn.broken + (event.reason in _BROKEN)
         turn = replace(turn, discarded=turn.discarded + 1, broken=broken)
         folding.turn = turn.ticked(event.at)
         folding.discarded_usage = folding.discarded_usage + (event.usage or Usage())
@@ -294,6 +301,22 @@ def _erased(folding: Folding, event: ContentErased) -> None:
     pass
 
 
+@_on(ContextCarried)
+def _context_carried(folding: Folding, event: ContextCarried) -> None:
+    folding.carried = Carried(frozen(event.value), event.covers)
+
+
+@_on(OutputRefused)
+def _output_refused(folding: Folding, event: OutputRefused) -> None:
+    if (turn := folding.turn) is None:
+        return
+    if turn.calls:
+        _unfolded(folding, event)
+        return
+    folding.said.append(UserMessage(event.text))
+    folding.turn = replace(turn, refused=turn.refused + 1).at_work(event.at)
+
+
 @_on(TurnFinished)
 def _turn_finished(folding: Folding, event: TurnFinished) -> None:
     if (turn := folding.turn) is None:
@@ -303,7 +326,13 @@ def _turn_finished(folding: Folding, event: TurnFinished) -> None:
         return
     folding.turn = None
     folding.ended = EndedTurn(
-        turn.turn_id, event.finish_reason, turn.base, folding.length, turn.steps, turn.usage
+        turn.turn_id,
+        event.finish_reason,
+        turn.base,
+        folding.length,
+        turn.steps,
+        turn.usage,
+        event.output,
     )
     folding.rekey(turn.inputs, folding.ended)
 

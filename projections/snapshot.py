@@ -81,6 +81,8 @@ def load_snapshot(snapshot: bytes) -> Folded | None:
         starts=Growing(kept.starts),
         edits=Growing([Edit(e.kept, tuple(map(_frozen, e.removed)), e.starts) for e in kept.edits]),
     )
+    if state.carried is not None:
+        state = replace(state, carried=replace(state.carried, value=frozen(state.carried.value)))
     if (turn := state.turn) is not None and turn.calls:
         calls = [OpenCall(_frozen_call(each.call), each.stage, each.child) for each in turn.calls]
         state = replace(state, turn=replace(turn, calls=tuple(calls)))
@@ -90,7 +92,13 @@ def load_snapshot(snapshot: bytes) -> Folded | None:
 def _open_values(state: SessionState) -> Iterable[Any]:
     """Every value in the state that may be of any type."""
     yield state.application
+    if state.carried is not None:
+        yield state.carried.value
+    if state.ended is not None:
+        yield state.ended.output
+    yield from (known.ended.output for known in state.keyed.values() if known.ended is not None)
     if state.configured is not None:
+        yield state.configured.output
         yield from (tool.schema for tool in state.configured.tools)
     if state.turn is not None:
         yield from (each.call.arguments for each in state.turn.calls)

@@ -124,9 +124,11 @@ class Halt(Struct, frozen=True, gc=False):
 class OpenTurn(Struct, frozen=True, gc=False):
     """The turn that has not ended yet. ``base`` is the length of the transcript before it;
     ``inputs`` are those it began with and those that joined it. ``discarded`` counts the model
-    calls of the current step that came to nothing, and ``broken`` those of them whose stream
-    broke off; ``recoveries`` counts the lost nodes since anything was recorded. Where the budget
-    has a limit of time, ``active`` is how long the turn was active up to ``clock``, in seconds."""
+    calls of the current step that came to nothing, and ``broken`` those that broke and were made
+    once more, also over lost nodes; ``refused`` counts the final answers since it began or went on
+    that did not fit; ``recoveries`` counts the lost nodes since anything was recorded. Where the
+    budget has a limit of time, ``active`` is how long the turn was active up to ``clock``, in
+    seconds."""
 
     turn_id: str
     agent: str
@@ -138,6 +140,7 @@ class OpenTurn(Struct, frozen=True, gc=False):
     steps: int = 0
     discarded: int = 0
     broken: int = 0
+    refused: int = 0
     recoveries: int = 0
     fingerprint: str = ""
     active: float = 0.0
@@ -231,6 +234,7 @@ class EndedTurn(Struct, frozen=True, gc=False):
     length: int
     steps: int
     usage: Usage
+    output: Any = None
 
 
 class KeyedInput(Struct, frozen=True, gc=False):
@@ -249,6 +253,13 @@ class Decided(Struct, frozen=True, gc=False):
     note: str = ""
 
 
+class Carried(Struct, frozen=True, gc=False):
+    """What a context policy carries over; it speaks of the first ``covers`` messages."""
+
+    value: Any
+    covers: int
+
+
 class Edit(Struct, frozen=True, gc=False):
     """A change of the conversation that was no growth: what followed the first ``kept`` messages
     was ``removed``, with the turns that began at ``starts``."""
@@ -263,6 +274,7 @@ class SessionState(Struct, frozen=True, gc=False):
     sub-agent's; ``transcript`` includes the open turn's messages;
     ``ended`` is the last turn that joined the conversation; ``starts`` are the places in the
     transcript at which turns begin; ``edits`` are the changes of it that were no growth;
+    ``carried`` is what a context policy carries over;
     ``unfolded`` is the topic of the first event this version can't fold."""
 
     agent: str = ""
@@ -282,6 +294,7 @@ class SessionState(Struct, frozen=True, gc=False):
     starts: Growing[int] = Growing()
     edits: Growing[Edit] = Growing()
     parent: ParentCall | None = None
+    carried: Carried | None = None
 
     @property
     def phase(self) -> Phase:

@@ -37,6 +37,7 @@
     │   ├── ModelStreamEnded      the model's stream ended without its closing turn
     │   ├── ModelTimedOut         the model took longer than it may
     │   ├── InvalidModelTurn      what the model answered is no turn
+    │   ├── InvalidOutput         its final answers do not fit the output type
     │   ├── TurnWithdrawn         the input was taken back before it was used
     │   ├── TurnTakenOver         a younger node runs the turn
     │   └── ToolError             for tools to raise: its text is what the model reads
@@ -103,6 +104,7 @@ from .stores import (
 from .turns import (
     ContextTooLong,
     InvalidModelTurn,
+    InvalidOutput,
     ModelFailed,
     ModelRefused,
     ModelStreamEnded,
@@ -129,6 +131,7 @@ __all__ = [
     "InputConflict",
     "InvalidAgent",
     "InvalidModelTurn",
+    "InvalidOutput",
     "InvalidSessionId",
     "InvalidTranscript",
     "MailboxFull",

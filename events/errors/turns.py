@@ -69,6 +69,12 @@ class ModelTimedOut(TurnError):
     code = "model-timed-out"
 
 
+class InvalidOutput(TurnError):
+    """The model's final answers do not fit the agent's output type."""
+
+    code = "invalid-output"
+
+
 class TurnWithdrawn(TurnError):
     """The input was taken back before it was used: there is no turn."""
 

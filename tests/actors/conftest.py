@@ -89,7 +89,8 @@ def run(store: str) -> Iterator[Callable[..., ActorSystem]]:
     systems = []
 
     def start(script: list[Any], *, on: str | EventStore = store, **options: Any) -> ActorSystem:
-        limits = {k: options.pop(k) for k in ("max_steps", "tool_concurrency") if k in options}
+        of_the_agent = ("max_steps", "tool_concurrency", "model_retries", "retry_wait")
+        limits = {k: options.pop(k) for k in of_the_agent if k in options}
         agent = Agent(
             "agent",
             model=options.pop("model", None) or ScriptedModel(script),

@@ -391,7 +391,7 @@ def test_an_older_node_never_takes_a_turn_back() -> None:
 
 
 def test_a_stream_that_broke_off_is_asked_for_once_more_and_then_fails_the_turn() -> None:
-    world = World([])
+    world = World([], replace(rules(), model_retries=1))
     world.tell(Submit("i1", "go"))
     cut = ModelBroke("turn-1", 1, 1, "model-stream-ended", "cut", transient=True)
     assert [type(each) for each in world.tell(cut).events] == [ModelCallDiscarded]

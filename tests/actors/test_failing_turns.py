@@ -91,7 +91,7 @@ def test_every_input_that_waits_behind_a_failing_turn_hears_of_it(run: Run, tmp_
     assert pending is not None and pending.queued == ("input 1", "input 2")
 
 
-def test_a_stream_that_ends_early_is_asked_for_once_more(run: Run) -> None:
+def test_a_stream_that_ends_early_is_asked_for_again(run: Run) -> None:
     class Cut:
         id = "cut"
 
@@ -105,11 +105,14 @@ def test_a_stream_that_ends_early_is_asked_for_once_more(run: Run) -> None:
                 return
             yield ModelTurn("Hello")
 
-    session = run([], model=Cut(1)).session("s")
+    def at_once(failures: int, retry_after: float | None) -> float:
+        return 0
+
+    session = run([], model=Cut(1), retry_wait=at_once).session("s")
     assert session.send("hi").result(WAIT).text == "Hello"
     assert len([e for e in session.events() if isinstance(e.event, ModelCallDiscarded)]) == 1
     with pytest.raises(ModelStreamEnded):
-        run([], model=Cut(2)).session("t").send("hi").result(WAIT)
+        run([], model=Cut(3), retry_wait=at_once).session("t").send("hi").result(WAIT)
 
 
 def test_an_answer_that_is_no_turn_is_named(run: Run) -> None:

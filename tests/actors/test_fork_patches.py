@@ -179,7 +179,7 @@ def test_all_four_are_applied_in_order(opened: EventStore, run: Run) -> None:
     kinds = [each.topic for each in fork.events(after=session.version)]
     assert kinds == ["session_started", "fork_patched", "input_queued"]
     (patched,) = events(fork, ForkPatched)
-    assert patched.changed == ("messages", "state", "tool_result")
+    assert (patched.changed, patched.by) == (("messages", "state", "tool_result"), "ada")
     pending = fork.pending()
     assert pending is not None and [each.id for each in pending.calls] == ["x1"]
     assert resumed(fork).result(WAIT).text == "done"

@@ -131,6 +131,7 @@ def test_history_is_newest_first_and_as_long_as_asked_for(run: Run) -> None:
 def test_a_session_that_does_not_exist_has_no_history_and_no_past(run: Run) -> None:
     session = run([]).session("nobody")
     assert session.history() == []
+    assert (session.resume(), session.pending(), session.messages) == (None, None, [])
     for ask in (
         lambda: session.at(version=1),
         lambda: session.at(step=0),

@@ -10,7 +10,15 @@ from typing import Any
 
 import pytest
 
-from turnstream.actors import ActorSystem, Agent, ModelRequest, TextDelta, tool
+from turnstream.actors import (
+    ActorSystem,
+    Agent,
+    ModelRequest,
+    Session,
+    TextDelta,
+    ToolContext,
+    tool,
+)
 from turnstream.actors.testing import ScriptedModel, call
 from turnstream.events import (
     AssistantMessage,
@@ -128,3 +136,81 @@ def test_a_message_that_was_refused_twice_by_the_store_is_there_once(tmp_path: P
         session.send("do X").result(WAIT)
 
         assert [m.content for m in session.messages if isinstance(m, UserMessage)] == ["do X"]
+
+
+def charging(paid: list[str]) -> Any:
+    @tool
+    def charge(context: ToolContext, amount: int) -> str:
+        paid.append(context.idempotency_key)
+        return f"charged {amount}"
+
+    return charge
+
+
+def test_equal_calls_are_as_many_calls_wherever_they_are_asked_for(
+    run: Run, tmp_path: Path
+) -> None:
+    one, two, three, four = (call("charge", f"c{n}", amount=7) for n in range(4))
+    script = [[one], [two, three], ConnectionError("down"), "done", [four], "done again"]
+    paid = list[str]()
+    system = run(script, tools=[charging(paid)], on=f"sqlite:///{tmp_path}/kept.db")
+    session = system.session("s")
+    with pytest.raises(ModelFailed):
+        session.send("charge").result(WAIT)
+    resumed = session.resume()
+    assert resumed is not None and resumed.result(WAIT).text == "done"
+    assert len(paid) == 3
+    assert session.send("charge").result(WAIT).text == "done again"
+
+    assert len(set(paid)) == len(paid) == 4
+
+
+def never_used(session: Session) -> None:
+    pass
+
+
+def finished(session: Session) -> None:
+    session.send("go").result(WAIT)
+
+
+def at_its_limit(session: Session) -> None:
+    assert session.send("sums").result(WAIT).finish_reason == "max-steps"
+
+
+def stopped(session: Session) -> None:
+    session.send("go").result(WAIT)
+    session.discard_pending().result(WAIT)
+
+
+@pytest.mark.parametrize("state", [never_used, finished, at_its_limit, stopped])
+def test_resuming_again_and_again_where_nothing_is_unfinished_does_nothing(
+    run: Run, state: Callable[[Session], None]
+) -> None:
+    def model(request: ModelRequest) -> ModelTurn:
+        if request.messages[0].content == "sums":
+            return ModelTurn(tool_calls=(call("add", a=1, b=2),))
+        return ModelTurn("done")
+
+    system = run([], model=model, max_steps=1)
+    session = system.session("s")
+    state(session)
+    version = session.version
+    assert [session.resume() for _ in range(5)] == [None] * 5
+    assert list(system.resume_all()) == [] and session.version == version
+
+
+def test_resuming_again_and_again_finishes_what_is_unfinished_once(
+    run: Run, tmp_path: Path
+) -> None:
+    script = [[call("charge", amount=7)], ConnectionError("down"), "done"]
+    paid = list[str]()
+    system = run(script, tools=[charging(paid)], on=f"sqlite:///{tmp_path}/kept.db")
+    session = system.session("s")
+    with pytest.raises(ModelFailed):
+        session.send("charge").result(WAIT)
+    turns = [turn for turn in [session.resume() for _ in range(5)] if turn is not None]
+
+    assert {turn.result(WAIT).text for turn in turns} == {"done"}
+    assert session.resume() is None and len(paid) == 1
+    topics = [each.topic for each in session.events()]
+    assert (topics.count("turn_resumed"), topics.count("turn_finished")) == (1, 1)

@@ -49,18 +49,33 @@ def test_a_turn_runs_its_tools_and_ends_with_the_answer(run: Run) -> None:
 
 def test_a_later_turn_sees_the_earlier_ones_and_counts_for_itself(run: Run) -> None:
     model = ScriptedModel(
-        [ModelTurn("one", usage=Usage(1, 1)), ModelTurn("two", usage=Usage(2, 2))]
+        [
+            ModelTurn(tool_calls=(call("add", a=1, b=2),)),
+            ModelTurn("one", usage=Usage(1, 1)),
+            ModelTurn("two", usage=Usage(2, 2)),
+        ]
     )
     session = run([], model=model).session("s")
-    session.send("a").result(WAIT)
+    first = session.send("a").result(WAIT)
     result = session.send("b").result(WAIT)
 
-    assert said(model.requests[1].messages) == ["a", "one", "b"]
-    assert result.usage == Usage(2, 2) and result.steps == 1
+    assert said(model.requests[2].messages) == ["a", "", "3", "one", "b"]
+    assert result.usage == Usage(2, 2) and (first.steps, result.steps) == (2, 1)
+    assert [each.name for each in first.tool_calls] == ["add"] and result.tool_calls == ()
     assert said(result.new_messages) == ["b", "two"]
-    assert said(result.messages) == ["a", "one", "b", "two"]
+    assert said(result.messages) == ["a", "", "3", "one", "b", "two"]
     assert session.usage == Usage(3, 3)
     assert session.status == "idle" and session.pending() is None
+
+
+def test_a_session_that_is_given_no_id_has_one_of_its_own(run: Run) -> None:
+    system = run(["a", "b", "c"])
+    one, other = system.session(), system.session()
+    for session, text in ((one, "x"), (other, "y"), (one, "z")):
+        session.send(text).result(WAIT)
+
+    assert [said(each.messages) for each in (one, other)] == [["x", "a", "z", "c"], ["y", "b"]]
+    assert said(system.session(one.id).messages) == said(one.messages)
 
 
 def test_inputs_sent_at_once_run_as_turns_in_the_order_they_were_sent(run: Run) -> None:

@@ -181,6 +181,39 @@ def test_a_result_that_cannot_be_stored_is_an_error_result_that_says_why(run: Ru
     assert "result.file" in str(message.content) and "lock" in str(message.content)
 
 
+def nested(levels: int) -> Any:
+    value: Any = []
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+CYCLE: list[Any] = []
+CYCLE.append(CYCLE)
+ENDLESS = {"900 levels": nested(900), "5000 levels": nested(5000), "a cycle": CYCLE}
+
+
+@pytest.mark.parametrize("value", ENDLESS.values(), ids=ENDLESS)
+@pytest.mark.parametrize("where", ["arguments", "result"])
+def test_what_is_nested_without_end_is_an_error_result_and_the_session_goes_on(
+    run: Run, value: Any, where: str
+) -> None:
+    @tool
+    def echo(value: Any = None) -> Any:
+        return ENDLESS[value] if isinstance(value, str) else value
+
+    name = next(name for name, each in ENDLESS.items() if each is value)
+    asked = ToolCall("c", "echo", {"value": value if where == "arguments" else name})
+    answers = iter([ModelTurn(tool_calls=(asked,)), ModelTurn("ok"), ModelTurn("more")])
+    session = run([], model=lambda request: next(answers), tools=[echo]).session("s")
+    result = session.send("go").result(WAIT)
+
+    outcomes = [each.outcome for each in result.messages if isinstance(each, ToolMessage)]
+    assert outcomes == ["error"] and result.text == "ok"
+    assert session.send("on").result(WAIT).text == "more"
+    assert len(list(session.events())) == session.version
+
+
 def test_a_tool_over_its_time_is_an_error_result(run: Run) -> None:
     release = threading.Event()
 

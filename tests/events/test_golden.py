@@ -29,6 +29,7 @@ from turnstream.events import (
     AssistantMessage,
     Budget,
     ContentErased,
+    ContextCarried,
     FilePart,
     ForkOrigin,
     ForkPatched,
@@ -38,6 +39,7 @@ from turnstream.events import (
     InputWithdrawn,
     ModelCallDiscarded,
     ModelTurnRecorded,
+    OutputRefused,
     Owner,
     ParentCall,
     SessionCleared,
@@ -105,6 +107,9 @@ EVENTS: dict[str, SessionEvent] = {
         instructions="Be brief.",
         tools=(ToolSpec("weather", "Weather in a city.", {"type": "object", "$id": "w"}),),
         fingerprint="f1",
+    ),
+    "agent_configured.output": AgentConfigured(
+        at=AT, prev=PREV, name="planner", model="m-1", output={"type": "object", "$id": "o"}
     ),
     "turn_started": TurnStarted(
         at=AT,
@@ -253,6 +258,10 @@ EVENTS: dict[str, SessionEvent] = {
     "agent_drift_detected": AgentDriftDetected(
         at=AT, prev=PREV, turn_id="t1", recorded="f1", current="f2", changes=("model", "tools")
     ),
+    "context_carried": ContextCarried(
+        at=AT, prev=PREV, turn_id="t1", value={"summary": "sunny"}, covers=6
+    ),
+    "output_refused": OutputRefused(at=AT, prev=PREV, turn_id="t1", text="it is no JSON"),
     "turn_finished": TurnFinished(
         at=AT, prev=PREV, turn_id="t1", finish_reason="max-steps", output={"trip": [1]}
     ),

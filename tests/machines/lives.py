@@ -80,6 +80,8 @@ class Life:
             tool_call_budget=settings.tool_call_budget,
             session_token_budget=settings.session_token_budget,
             tool_concurrency=settings.tool_concurrency,
+            model_retries=1,
+            retry_wait=lambda failures, retry_after: 0,
         )
         store = cast("EventStore", self.store)
         # The one before it died with its store, and not with this test's process.

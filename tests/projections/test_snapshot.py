@@ -16,6 +16,7 @@ from turnstream.events import (
     ApprovalRequested,
     ApprovalResolved,
     Budget,
+    ContextCarried,
     FilePart,
     ForkOrigin,
     InputQueued,
@@ -49,7 +50,7 @@ from turnstream.projections import (
 )
 
 AT = datetime(2026, 1, 2, 3, 4, 5, 678, UTC)
-DIGESTS = {1: "4ba0d1e89e262d9b", 2: "6d4480895b80ce84"}
+DIGESTS = {1: "4ba0d1e89e262d9b", 2: "5865738c5d8674f9"}
 
 
 def turn(number: int, *inside: SessionEvent, content: Any = "hi") -> list[SessionEvent]:
@@ -161,14 +162,15 @@ plain = st.recursive(
 )
 
 
-@given(plain, plain, plain)
+@given(plain, plain, plain, plain)
 def test_whatever_values_a_state_holds_its_snapshot_is_equal_or_there_is_none(
-    argument: Any, application: Any, part: Any
+    argument: Any, application: Any, part: Any, carried: Any
 ) -> None:
     call = ToolCall("c", "t", {"a": argument})
     events = [
         StateChanged(at=AT, value=application),
         *turn(1, replace(calls(1, call), parts=(part,))),
+        ContextCarried(at=AT, turn_id="turn-1", value=carried, covers=1),
     ]
     before = folded(events)
     snapshot = dump_snapshot(before)

@@ -1,0 +1,71 @@
+"""What goes to a provider: strict JSON, and the parts of a message that are its own."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Iterable, Mapping
+from math import isfinite
+from typing import Any
+
+from ...events.messages import AssistantMessage, FilePart, ImagePart, ToolCall
+from ...events.rendering import render, well_formed
+from ...events.values import plain
+
+_BY = "by"
+
+
+def own_part(by: str, **fields: Any) -> dict[str, Any]:
+    """Something of a provider's own, to be kept with its turn. ``by`` says whose it is."""
+    return {_BY: by, **fields}
+
+
+def own_parts(message: AssistantMessage, by: str) -> list[Mapping[str, Any]]:
+    """The parts of a message that are this model's: those of others mean nothing to it."""
+    return [each for each in message.parts if isinstance(each, Mapping) and each.get(_BY) == by]
+
+
+def arguments_text(call: ToolCall) -> str:
+    """A call's arguments as JSON text; of a malformed call those of an empty object, since a
+    provider may read them."""
+    return str(render(call.arguments)) if call.arguments else "{}"
+
+
+def address(part: ImagePart | FilePart) -> str:
+    """Where a part is: its address, or itself as one."""
+    return part.url or f"data:{part.media_type};base64,{b64encode(part.data).decode()}"
+
+
+def sendable(value: Any) -> Any:
+    """Plain data that JSON can carry: text well formed, numbers finite, keys text. A copy."""
+    match value:
+        case str():
+            return well_formed(value)
+        case float():
+            return value if isfinite(value) else None
+        case None | bool() | int():
+            return value
+        case Mapping():
+            return {well_formed(str(key)): sendable(item) for key, item in value.items()}
+        case list() | tuple():
+            return [sendable(item) for item in value]
+        case _:
+            return sendable(plain(render(value)))
+
+
+def with_settings(body: dict[str, Any], *settings: Mapping[str, Any]) -> Any:
+    """The body of a request, with settings, of which later ones win; one that is None takes its
+    field out. Can be sent as it is."""
+    for each in settings:
+        body |= each
+    return sendable({key: value for key, value in body.items() if value is not None})
+
+
+def joined(pieces: Iterable[str]) -> str:
+    """Text that came in pieces. Where a piece ended in the middle of a surrogate pair, the halves
+    become one character; one that is alone stays as it is."""
+    text = "".join(pieces)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
+    return text

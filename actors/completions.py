@@ -1,0 +1,136 @@
+"""How the end of a call is told: as one command, in plain data.
+
+What user code returned or raised is looked at where it ran, not in the actor.
+"""
+
+from __future__ import annotations
+
+from ..events.errors import (
+    ContextTooLong,
+    InvalidModelTurn,
+    ModelFailed,
+    ModelRefused,
+    ModelStreamEnded,
+    ModelTimedOut,
+    ModelUnavailable,
+    ToolError,
+    Unstorable,
+)
+from ..events.messages import Usage
+from ..events.session import ToolCallStarted
+from ..events.values import plain
+from .commands import (
+    Command,
+    ModelAnswered,
+    ModelBroke,
+    SubAgentLeft,
+    SubAgentPaused,
+    ToolReturned,
+)
+from .effects import Abandoned, Cancelled, NotRun, Raised, Returned, Settled, TimedOut
+from .models import ModelRequest, is_usage, model_turn
+from .ready import ReadyAgent
+from .sub_agents import SubAgentEnded, SubAgentGone, SubAgentWaits
+from .tools import Tool
+
+_TRANSIENT = (ModelStreamEnded, ModelUnavailable)
+_MODEL_ERRORS = (*_TRANSIENT, ModelRefused, ContextTooLong, InvalidModelTurn, ModelFailed)
+
+
+def failure_of(settled: Settled) -> ModelStreamEnded | ModelUnavailable | None:
+    """Why a model call came to nothing, where asking again may help."""
+    if isinstance(settled, Raised) and isinstance(settled.error, _TRANSIENT):
+        return settled.error
+    return None
+
+
+def model_command(
+    settled: Settled, request: ModelRequest, attempt: int, ready: ReadyAgent, used: Usage | None
+) -> tuple[Command, BaseException | None]:
+    """How a model call ended, and the exception behind it. ``used`` is what it is known to have
+    used before it ended."""
+    key = (request.turn_id, request.step, attempt)
+    match settled:
+        case Returned(value=value):
+            try:
+                return ModelAnswered(*key, ready.configured.model, model_turn(value)), None
+            except Exception as error:  # the answer is user code's, down to its __iter__
+                return ModelBroke(*key, InvalidModelTurn.code, _described(error)), error
+        case Raised(error=error):
+            usage, transient = _usage(error) or used, failure_of(settled) is not None
+            why, text = _model_error(error)
+            return ModelBroke(*key, why, text, transient=transient, usage=usage), error
+        case TimedOut():
+            too_long = f"the model took longer than {ready.agent.model_timeout:g} seconds"
+            return ModelBroke(*key, ModelTimedOut.code, too_long, usage=used), None
+        case _:
+            return ModelBroke(*key, ModelFailed.code, "the model call was cancelled"), None
+
+
+def _model_error(error: BaseException) -> tuple[str, str]:
+    """The code that the turn fails with, one that callers get an error of its own for, and why.
+    Only what says nothing of itself is named by its class."""
+    known = next((each for each in _MODEL_ERRORS if isinstance(error, each)), None)
+    if known is None:
+        return ModelFailed.code, _described(error)
+    return known.code, _text(error) or _described(error)
+
+
+def _usage(error: BaseException) -> Usage | None:
+    """What a call cost that came to nothing, where its error tells."""
+    try:
+        usage = getattr(error, "usage", None)
+    except Exception:  # an error may have code of its own
+        return None
+    return usage if isinstance(usage, Usage) and is_usage(usage) else None
+
+
+def tool_command(settled: Settled, event: ToolCallStarted, tool: Tool) -> Command:
+    """How a tool call ended."""
+    key = (event.turn_id, event.call_id, event.attempt)
+    match settled:
+        case Returned(value=SubAgentEnded(outcome=outcome, content=content, usage=usage)):
+            return ToolReturned(*key, outcome, content, usage)
+        case Returned(value=SubAgentWaits(asked=asked)):
+            return SubAgentPaused(*key, asked)
+        case Returned(value=SubAgentGone()):
+            return SubAgentLeft()
+        case Returned(value=value):
+            try:
+                return ToolReturned(*key, "ok", plain(value, "result"))
+            except Exception as error:  # a result may have code of its own, such as model_dump
+                why = str(error) if isinstance(error, Unstorable) else _described(error)
+                return ToolReturned(
+                    *key, "error", f"The tool ran, but its result can't be recorded: {why}"
+                )
+        case Raised(error=error):
+            return ToolReturned(*key, "error", _described(error))
+        case TimedOut():
+            return ToolReturned(
+                *key,
+                "error",
+                f"The tool took longer than {tool.options.timeout:g} seconds. It may still take "
+                "effect.",
+            )
+        case NotRun():
+            return ToolReturned(*key, "cancelled", "Not run: the turn was stopped.")
+        case Cancelled():
+            return ToolReturned(*key, "cancelled", "Stopped while it ran.")
+        case Abandoned():
+            return ToolReturned(
+                *key, "cancelled", "It could not be stopped and may still take effect."
+            )
+
+
+def _described(error: BaseException) -> str:
+    text = _text(error)
+    if isinstance(error, ToolError) and text:
+        return text
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:  # an error may have code of its own
+        return ""
