@@ -76,16 +76,18 @@ def told(text: str) -> tuple[ToolCall, ...]:
     return tuple(calls)
 
 
-def family(works: Works, **options: Any) -> Agent:
-    """A boss with a worker; that one has a helper of its own."""
-    helper = Agent("helper", model=works.obeying("helper"), tools=works.tools())
+def family(works: Works, *, helper: str = "", **options: Any) -> Agent:
+    """A boss with a worker; that one has a helper of its own, with those instructions."""
+    innermost = Agent(
+        "helper", model=works.obeying("helper"), tools=works.tools(), instructions=helper
+    )
     worker = Agent(
-        "worker", model=works.obeying("worker"), tools=[*works.tools(), helper.as_tool()]
+        "worker", model=works.obeying("worker"), tools=[*works.tools(), innermost.as_tool()]
     )
     return Agent(
         "boss",
         model=works.obeying("boss"),
-        tools=[*works.tools(), worker.as_tool(), helper.as_tool()],
+        tools=[*works.tools(), worker.as_tool(), innermost.as_tool()],
         **options,
     )
 

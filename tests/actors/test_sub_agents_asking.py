@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 from families import WAIT, Works, children, family, results, wait_for
 
-from turnstream.actors import ActorSystem, Agent, Session, tool
+from turnstream.actors import ActorSystem, Agent, ApprovalShown, Session, tool
 from turnstream.actors.commands import Resolve
 from turnstream.actors.recording import record_decision
 from turnstream.actors.testing import ScriptedModel, call
 from turnstream.events import (
+    AgentDrifted,
     ApprovalDecided,
     ApprovalNotFound,
     ApprovalResolved,
@@ -279,3 +280,25 @@ def test_the_call_is_run_again_with_a_higher_attempt_and_no_new_session(
     ]  # fmt: skip
     assert [each.attempt for each in started] == [1, 2]
     assert len({each.child for each in started}) == 1
+
+
+def test_an_agent_that_changed_is_noticed_however_deep_it_is(address: str, works: Works) -> None:
+    with ActorSystem(family(works), store=address) as system:
+        system.session("s").send(DEEP).result(WAIT)
+        (approval,) = system.approvals()
+    changed = family(works, helper="Be brief.")
+    with ActorSystem(changed, store=address, on_agent_drift="error") as system:
+        with pytest.raises(AgentDrifted) as caught:
+            system.approve(approval.id).result(WAIT)
+        assert caught.value.changes == ("instructions",)
+        assert system.approvals() == [approval] and works.done == ["look b"]
+    with ActorSystem(family(works), store=address, on_agent_drift="error") as system:
+        assert system.approve(approval.id).result(WAIT).finish_reason == "stop"
+
+
+def test_a_stream_shows_the_question_of_a_sub_agent(address: str, works: Works) -> None:
+    with ActorSystem(family(works), store=address) as system:
+        items = list(system.session("s").send(DEEP).stream())
+        (shown,) = [each for each in items if isinstance(each, ApprovalShown)]
+        assert [shown.approval] == list(system.approvals())
+        assert items[-1].type == "turn.done"
