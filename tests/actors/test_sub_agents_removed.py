@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
@@ -16,7 +17,7 @@ from turnstream.actors import ActorSystem, Agent, ModelRequest, prune
 from turnstream.actors.cli import retaining
 from turnstream.actors.testing import ScriptedModel, call
 from turnstream.events import SessionDeleted, ToolCall
-from turnstream.stores import EventStore, open_store
+from turnstream.stores import EventStore, MemoryStore, open_store
 
 
 @pytest.fixture
@@ -81,6 +82,40 @@ def test_deleting_a_session_whose_sub_agent_works_asks_no_model_again(address: s
             turn.result(WAIT)
         release.set()
         assert asked == ["s"] and not system.sessions()
+
+
+class Slow(MemoryStore):
+    """A store that takes its time to delete sessions of sub-agents."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.release = Event()
+
+    def delete(self, session_id: str, *, expected_version: int | None = None) -> int:
+        assert session_id == "s" or self.release.wait(WAIT)
+        return super().delete(session_id, expected_version=expected_version)
+
+
+def test_a_session_stops_before_its_sub_agents_are_deleted() -> None:
+    begun, store = Event(), Slow()
+
+    async def endless(request: ModelRequest) -> str:
+        begun.set()
+        await asyncio.Event().wait()
+        return ""
+
+    worker = Agent("worker", model=endless)
+    script = [[call("worker", "c1", input="go")]]
+    boss = Agent("boss", model=ScriptedModel(script), tools=[worker.as_tool()])
+    with ActorSystem(boss, store=store) as system:
+        turn = system.session("s").send("go")
+        assert begun.wait(WAIT)
+        deleted = system.session("s").delete()
+        with pytest.raises(SessionDeleted):
+            turn.result(WAIT)
+        assert len(system.sessions()) == 2
+        store.release.set()
+        assert deleted.result(WAIT) is True and not system.sessions()
 
 
 def test_where_the_sub_agent_was_deleted_the_call_says_so(address: str) -> None:

@@ -14,6 +14,7 @@ from families import WAIT, Works, children, family, results, wait_for
 from turnstream.actors import ActorSystem, Agent, ModelRequest, Session
 from turnstream.actors.testing import call
 from turnstream.events import (
+    AgentDrifted,
     ApprovalDecided,
     ModelTurn,
     StoredRecord,
@@ -73,8 +74,8 @@ class Held:
 
         return model
 
-    def family(self) -> Agent:
-        helper = Agent("helper", model=self.helper)
+    def family(self, told: str = "") -> Agent:
+        helper = Agent("helper", model=self.helper, instructions=told)
         worker = Agent("worker", model=self.asking("helper"), tools=[helper.as_tool()])  # type: ignore[arg-type]
         return Agent("boss", model=self.asking("worker"), tools=[worker.as_tool()])  # type: ignore[arg-type]
 
@@ -274,6 +275,24 @@ def test_closing_the_system_interrupts_the_family_and_the_next_one_goes_on(addre
         (turn,) = system.resume_all()
         assert turn.session_id == "s" and turn.result(WAIT).text == "helped"
         assert held.asked == ["s", "sub", "helper", "helper", "sub", "s"]
+
+
+def test_a_sub_agent_that_must_not_go_on_holds_the_family_until_it_may(address: str) -> None:
+    held = Held()
+    with ActorSystem(held.family(), store=address) as system:
+        system.session("s").send("go")
+        assert held.begun.wait(WAIT)
+        system.close(timeout=0.2)
+    held.free = True
+    changed = held.family("Be brief.")
+    with ActorSystem(changed, store=address, on_agent_drift="error") as system:
+        (turn,) = system.resume_all()
+        with pytest.raises(AgentDrifted):
+            turn.result(WAIT)
+        assert system.session("s").status == "running" and not results(system.session("s"))
+    with ActorSystem(held.family(), store=address, on_agent_drift="error") as system:
+        (turn,) = system.resume_all()
+        assert turn.result(WAIT).text == "helped"
 
 
 def test_a_message_to_a_session_that_works_for_another_waits_its_turn(address: str) -> None:

@@ -14,6 +14,7 @@ import pytest
 from family_child import SESSION, family
 
 from turnstream.actors import ActorSystem, audit_store
+from turnstream.actors.tool_context import idempotency_key
 from turnstream.events import (
     CODEC,
     ModelTurnRecorded,
@@ -52,7 +53,8 @@ def run() -> Iterator[Run]:
 
 
 def lines(directory: Path, name: str) -> Counter[str]:
-    return Counter((directory / name).read_text().split("\n")[:-1])
+    file = directory / name
+    return Counter(file.read_text().split("\n")[:-1] if file.exists() else ())
 
 
 def check(directory: Path, lost: int) -> None:
@@ -72,10 +74,31 @@ def check(directory: Path, lost: int) -> None:
         assert session.messages[-1].text == SAID  # type: ignore[union-attr]
         assert session.usage == USED
         assert {row.status for row in system.sessions()} == {"idle"}
-    asked, done = lines(directory, "asked"), lines(directory, "ran")
-    assert len(asked) == 6 and len(done) == 4
-    for again in (asked, done):
+    asked, ran = lines(directory, "asked"), lines(directory, "ran")
+    assert len(asked) == 6 and len(ran) == 4
+    for again in (asked, ran):
         assert again.total() - len(again) <= 3 * lost, "only what was in flight runs again"
+
+
+def recorded(directory: Path) -> set[str]:
+    """What models said and tools did that is in the streams, in the words of the files."""
+    found = set[str]()
+    with closing(open_store(f"sqlite:///{directory / 's.db'}")) as store:
+        for session_id in store.stream_ids():
+            for record in store.read(session_id):
+                match CODEC.decode(record.topic, record.payload):
+                    case ModelTurnRecorded(step=step):
+                        found.add(f"{session_id} {step}")
+                    case ToolResultRecorded(turn_id=turn_id, call_id=call_id):
+                        found.add(idempotency_key(session_id, turn_id, call_id))
+                    case _:
+                        pass
+    return found
+
+
+def done(directory: Path) -> Counter[str]:
+    both = lines(directory, "asked") + lines(directory, "ran")
+    return Counter({line.partition(" ")[2]: count for line, count in both.items()})
 
 
 @pytest.mark.slow
@@ -84,18 +107,24 @@ def check(directory: Path, lost: int) -> None:
 def test_a_family_goes_on_where_it_stood_whatever_append_it_was_killed_at(
     run: Run, tmp_path: Path, when: str
 ) -> None:
-    for at in range(1, 100):
-        directory = tmp_path / f"{at}"
+    points = 0
+    while True:
+        points += 1
+        directory = tmp_path / f"{points}"
         directory.mkdir()
-        died = run(directory, at, when, "begin") == -signal.SIGKILL
-        if died:
-            if at == 1 and when == "before":
-                assert run(directory, 0, when, "begin") == 0
-            assert run(directory, 0, when, "go-on") == 0
-        check(directory, int(died))
-        if not died:
+        ended = run(directory, points, when, "begin")
+        assert ended in (0, -signal.SIGKILL)
+        if ended == 0:
             break
-    assert at > 15
+        before, kept = done(directory), recorded(directory)
+        if points == 1 and when == "before":
+            assert run(directory, 0, when, "begin") == 0
+        assert run(directory, 0, when, "go-on") == 0
+        check(directory, lost=1)
+        after = done(directory)
+        assert {each: after[each] for each in kept} == {each: before[each] for each in kept}
+    check(directory, lost=0)
+    assert points > 15
 
 
 @pytest.mark.slow
