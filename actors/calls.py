@@ -28,12 +28,15 @@ from .completions import failure_of, model_command, tool_command
 from .effects import Effects, Returned, Running, Settled
 from .feed import Feed
 from .gate import Gate
+from .idempotency import idempotency_key
 from .models import Delta, ModelRequest, is_usage
 from .parentage import parent_call
 from .ready import ReadyAgent
 from .results import emitted
+from .step_recorder import Ask, CallRecorder
+from .steps import Steps
 from .sub_agents import SubAgent, SubAgentGone
-from .tool_context import ToolContext, idempotency_key
+from .tool_context import ToolContext
 
 log: logging.Logger = logging.getLogger("turnstream.session")
 
@@ -68,9 +71,11 @@ class Call:
 class Calls:
     """Starts calls, and knows which are still wanted."""
 
-    def __init__(self, session_id: str, effects: Effects, post: Post, serve: Serve) -> None:
-        self._session_id, self._effects, self._post = session_id, effects, post
-        self._serve = serve
+    def __init__(
+        self, session_id: str, effects: Effects, post: Post, ask: Ask, serve: Serve
+    ) -> None:
+        self._session_id, self._effects = session_id, effects
+        self._post, self._ask, self._serve = post, ask, serve
         self._model: Call | None = None
         self._failure: ModelStreamEnded | ModelUnavailable | None = None
         self._tools: set[Call] = set()
@@ -216,6 +221,7 @@ class Calls:
         requested = next(each.call for each in turn.calls if each.call.id == event.call_id)
         tool, call = ready.tools[requested.name], Call()
         self._tools.add(call)
+        recorder = CallRecorder(self._session_id, event, call.gate, self._ask)
         context = ToolContext(
             self._session_id,
             event.turn_id,
@@ -224,6 +230,8 @@ class Calls:
             event.attempt,
             state.application,
             lambda: call.gate.cancelled,
+            Steps(turn.taken_by(event.call_id), recorder, call_id=event.call_id),
+            tool.is_async,
         )
 
         def settle(settled: Settled) -> None:

@@ -33,6 +33,7 @@ from .approving import not_found
 from .commands import Abort, Command, GoOn, Resolve, Submit
 from .descent import children_of
 from .draft import Decision
+from .idempotency import idempotency_key
 from .inputs import content_of
 from .letters import Asked, Asker
 from .parentage import MAX_DEPTH, PREFIX, is_used_up, key_of, served, wants
@@ -40,7 +41,7 @@ from .recording import Known, read_on, those_above
 from .removing import Delete
 from .results import TurnResult
 from .sub_agents import SubAgent, SubAgentEnded, SubAgentGone, SubAgentOutcome, SubAgentWaits
-from .tool_context import ToolContext, idempotency_key
+from .tool_context import ToolContext
 from .turns import Turn
 from .waiting import Promise
 
@@ -118,10 +119,13 @@ class Children:
         row = self._runtime.store.session(session_id)
         return row is not None and any(each.id == approval_id for each in row.approvals)
 
-    def check(self, session_id: str, state: SessionState, command: Resolve) -> None:
-        """Raise what a decision meets where the sessions that it is taken for can't go on:
-        ``ApprovalDecided`` where one of them was stopped, ``ApprovalNotFound`` where the session
-        it was looked for in is none of them, ``UnknownAgent``, and the store's errors."""
+    def check(self, session_id: str, state: SessionState, command: Command) -> None:
+        """Raise what a decision, if the command is one, meets where the sessions that it is taken
+        for can't go on: ``ApprovalDecided`` where one of them was stopped, ``ApprovalNotFound``
+        where the session it was looked for in is none of them, ``UnknownAgent``, and the store's
+        errors."""
+        if not isinstance(command, Resolve):
+            return
         line = () if state.parent is None else state.parent.within
         if command.within not in ("", session_id, *line):
             raise not_found(command.approval_id)

@@ -20,7 +20,7 @@ from ..events.messages import (
     Usage,
 )
 from ..events.session import AgentConfigured, Budget, Owner, ParentCall
-from ..projections import Carried, SessionState
+from ..projections import Carried, SessionState, TakenStep
 from .outputs import Fits, Unfit
 
 OnCrash: TypeAlias = Literal["rerun", "fail", "ask"]
@@ -168,6 +168,14 @@ class SubAgentLeft(Struct, frozen=True, gc=False):
     """The call of a sub-agent came to nothing for now: it goes on when the turn is resumed."""
 
 
+class RecordStep(Struct, frozen=True, gc=False):
+    """Record a durable step that a call's ``attempt`` took."""
+
+    turn_id: str
+    attempt: int
+    step: TakenStep
+
+
 Command: TypeAlias = (
     Submit
     | Continue
@@ -187,6 +195,7 @@ Command: TypeAlias = (
     | ToolReturned
     | SubAgentPaused
     | SubAgentLeft
+    | RecordStep
 )
 LateCommand: TypeAlias = Callable[[], Command]
 """A command about an input whose id is known for sure when its sender was answered."""

@@ -43,6 +43,7 @@ from .commands import (
     LookAtTheClock,
     ModelAnswered,
     ModelBroke,
+    RecordStep,
     Resolve,
     Resume,
     Rewind,
@@ -60,6 +61,7 @@ from .editing import edit
 from .inputs import apply_joinable, go_on_from, submit, withdraw
 from .nesting import go_on, runs, take_answers, wait_for_sub_agent
 from .parentage import budget_of, child_id
+from .stepping import record_step
 from .stopping import abort, discard, fail
 
 
@@ -69,7 +71,8 @@ def decide(state: SessionState, command: Command, rules: Rules, stamp: Stamp) ->
     Raises ``SessionReadOnly`` where the stream holds events this version does not know,
     ``TurnTakenOver`` where a younger node runs the turn, ``InputConflict`` and
     ``InvalidTranscript`` where an input is not what it claims to be,
-    ``SessionAwaitingApproval`` where a decision comes first, and what ``resolve`` raises.
+    ``SessionAwaitingApproval`` where a decision comes first, and what ``resolve`` and
+    ``record_step`` raise.
     """
     if state.unfolded:
         raise SessionReadOnly(
@@ -111,6 +114,8 @@ def _carry_out(draft: Draft, command: Command) -> None:
             discard(draft)
         case Rewind() | Trim() | Clear():
             edit(draft, command)
+        case RecordStep():
+            record_step(draft, command)
         case _:
             _come_back(draft, command)
 

@@ -50,7 +50,8 @@ class Fixture(NamedTuple):
             self.session_id,
             self.turn_id,
             self.step,
-            output=configured.output,
+            ready.agent.settings,
+            configured.output,
         )
 
     def context(self, agent: str) -> AgentContext:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from ..events.session import Budget, ParentCall
 from ..projections import OpenTurn, SessionState, Settled
-from .tool_context import idempotency_key
+from .idempotency import idempotency_key
 
 MAX_DEPTH = 8
 PREFIX = "sub-"

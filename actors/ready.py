@@ -20,10 +20,11 @@ from .choosing import AgentContext
 from .commands import Gate, OnCrash, OnDrift, Rules
 from .context import Shrinking
 from .drift import canonical
+from .idempotency import idempotency_key
 from .models import AnyModel, Ask, ModelRequest, asking, model_id
 from .outputs import Output
 from .sub_agents import SubAgent
-from .tool_context import ToolContext, idempotency_key
+from .tool_context import ToolContext
 from .tools import Tool
 
 _NEVER = datetime.fromtimestamp(0, UTC)

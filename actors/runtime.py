@@ -15,7 +15,7 @@ from ..events.session import Owner
 from ..stores import EventStore
 from .agent import Agent
 from .children import Children
-from .commands import Continue, Submit
+from .commands import Continue, RecordStep, Submit
 from .directory import Directory
 from .dispatcher import Dispatcher
 from .effects import Effects
@@ -27,6 +27,7 @@ from .ready import ReadyAgent
 from .refusals import closed, stopped
 from .roster import Roster
 from .session import SessionActor
+from .waiting import Promise
 
 log: logging.Logger = logging.getLogger("turnstream")
 
@@ -130,6 +131,14 @@ class Runtime:
             inbox.put(envelope)
         except ActorDeadError:
             log.debug("a completion came after its actor had stopped")
+
+    def ask(
+        self, session_id: str, inbox: Mailbox, command: RecordStep, asker: Promise[bool]
+    ) -> None:
+        """Ask an actor, also while the system closes, on behalf of a call that it runs."""
+        asked = Asked(command, asker, "")
+        if not inbox.offer(Envelope(asked, user=True)):
+            self._dead_letters(session_id, [asked])
 
     def close(self, timeout: float) -> bool:
         """Drain: steps under way are recorded for at most ``timeout`` seconds, the rest is

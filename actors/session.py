@@ -32,7 +32,7 @@ from . import refusals
 from .attempts import Attempt, Commit
 from .callers import Callers
 from .calls import Call, Calls
-from .commands import Command, Continue, Look, LookAtTheClock, Resolve, Resume, Stamp, Submit
+from .commands import Command, Continue, Look, LookAtTheClock, RecordStep, Resume, Stamp, Submit
 from .decider import decide
 from .draft import Decision
 from .inputs import steers
@@ -61,8 +61,8 @@ class SessionActor(PooledActor):
         self._id, self._runtime = session_id, runtime
         self._callers = Callers(session_id, lambda output: runtime.agent(self._agent).typed(output))
         self._cast = Cast(session_id)
-        serve = runtime.children.serve
-        self._calls = Calls(session_id, runtime.effects, self._post, serve)
+        ask, serve = partial(runtime.ask, session_id, self.actor_inbox), runtime.children.serve
+        self._calls = Calls(session_id, runtime.effects, self._post, ask, serve)
         self._agent = self._tenant = ""
         self._draining: Drain | None = None
         self._commit: Commit | None = None
@@ -110,7 +110,7 @@ class SessionActor(PooledActor):
                 self._calls.drain(now=message.now)
 
     def _asked(self, asked: Asked) -> None:
-        if self._draining is not None:
+        if self._draining is not None and not isinstance(asked.command, RecordStep):
             asked.asker.fail(refusals.closing(self._id))
             return
         try:
@@ -119,8 +119,7 @@ class SessionActor(PooledActor):
                 self._remove(command, asked.asker)
                 return
             self._load(asked)
-            if isinstance(command, Resolve):
-                self._runtime.children.check(self._id, self._state, command)
+            self._runtime.children.check(self._id, self._state, command)
             self._check_room(command)
             self._decide(Attempt(command, asked.asker, self._silences(command)))
         except TurnstreamError as error:

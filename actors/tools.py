@@ -37,7 +37,7 @@ from .signatures import (
     parameters_of,
     schema_of,
 )
-from .tool_context import ToolContext
+from .tool_context import ToolContext, without_steps
 
 if TYPE_CHECKING:
     from .agent import Agent
@@ -198,13 +198,13 @@ class Tool:
     def _reconciled(
         self, reconcile: Callable[..., Any], call: ToolCall, context: ToolContext
     ) -> Any:
-        found = self._invoke(reconcile, call, context)
+        found = self._invoke(reconcile, call, without_steps(context))
         return self._invoke(self.fn, call, context) if found is NOT_DONE else found
 
     async def _reconciled_async(
         self, reconcile: Callable[..., Any], call: ToolCall, context: ToolContext
     ) -> Any:
-        found = self._invoke(reconcile, call, context)
+        found = self._invoke(reconcile, call, without_steps(context))
         if inspect.isawaitable(found):
             found = await found
         return await self._invoke(self.fn, call, context) if found is NOT_DONE else found

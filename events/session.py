@@ -214,13 +214,19 @@ class ApprovalWithdrawn(Event, frozen=True, tag="approval_withdrawn"):
 
 
 class StepRecorded(Event, frozen=True, tag="step_recorded"):
-    """A durable step inside a tool."""
+    """A durable step: inside a tool's call, or, where ``call_id`` is empty, in a run of a journal.
+
+    It is found again by its ``key``, or where it has none by its ``position`` among the steps
+    without one, from 1 on. ``scope`` names the nested run that it is part of, if any."""
 
     turn_id: str
     call_id: str
     name: str
     arguments_digest: str
     value: Any = None
+    position: int = 0
+    key: str = ""
+    scope: str = ""
 
 
 class StateChanged(Event, frozen=True, tag="state_changed"):

@@ -40,6 +40,7 @@ from .state import (
     SessionState,
     Settled,
     Stage,
+    TakenStep,
 )
 from .trajectory import Course, Trajectory, TrajectoryCall, TrajectoryStep, course, trajectory_steps
 from .transcript import Transcript, check_transcript
@@ -89,6 +90,7 @@ __all__ = [
     "Step",
     "StepCountDrift",
     "StepDrift",
+    "TakenStep",
     "ToolOrderDrift",
     "ToolUsage",
     "Trajectory",

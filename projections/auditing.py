@@ -23,6 +23,7 @@ from ..events.session import (
     InputWithdrawn,
     ModelTurnRecorded,
     SessionEvent,
+    StepRecorded,
     ToolCallStarted,
     ToolResultRecorded,
     TurnStarted,
@@ -30,7 +31,7 @@ from ..events.session import (
 )
 from .phases import TRANSITIONS, check_transition
 from .session import evolve
-from .state import INITIAL, SessionState, Settled
+from .state import INITIAL, Running, SessionState, Settled
 from .transcript import Transcript
 
 RuleKind: TypeAlias = Literal["transition", "pairing", "approval", "erasure"]
@@ -153,6 +154,10 @@ def _unpaired(before: SessionState, event: SessionEvent) -> str:
                 return f"call {call_id!r} is not open"
             if isinstance(found[0], Settled):
                 return f"call {call_id!r} has its result already"
+        case StepRecorded(call_id=call_id) if turn is not None:
+            running = [each.call.id for each in turn.calls if isinstance(each.stage, Running)]
+            if call_id not in running and (call_id or turn.calls):
+                return f"a step of call {call_id!r} is recorded, which does not run"
         case _:
             pass
     return ""

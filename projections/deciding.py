@@ -37,6 +37,8 @@ def resolved(folding: Folding, event: ApprovalResolved) -> None:
     if event.arguments is not None:
         edited = ToolCall(call.id, call.name, frozen(event.arguments))
         folding.edit_call(edited)
+    if edited != call and folding.turn is not None:
+        folding.turn = folding.turn.without_numbered(call.id)
     _put(folding, call, edited, stage)
 
 

@@ -105,7 +105,9 @@ def _rebased(turn: OpenTurn, before: Sequence[Message], messages: Sequence[Messa
     last = messages[-1] if len(messages) > start else None
     calls = last.tool_calls if isinstance(last, AssistantMessage) else ()
     stages = [OpenCall(call, known.get(call.id, Requested())) for call in calls]
-    return replace(turn, base=start, calls=tuple(stages))
+    same = {each.call.id: each.call for each in turn.calls}
+    others = [each.call_id for each in turn.taken if same.get(each.call_id) not in calls]
+    return replace(turn.without_taken(*others), base=start, calls=tuple(stages))
 
 
 def _give_result(folding: Folding, event: ForkPatched) -> bool:
@@ -119,7 +121,7 @@ def _give_result(folding: Folding, event: ForkPatched) -> bool:
             if len(results) == len(settled):
                 folding.said += results
                 settled = []
-            folding.turn = replace(turn, calls=tuple(settled))
+            folding.turn = replace(turn.without_taken(event.call_id), calls=tuple(settled))
             return True
     messages, starts = folding.written()
     known = last_result(messages, event.call_id)

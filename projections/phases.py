@@ -30,6 +30,7 @@ from ..events.session import (
     SessionRewound,
     SessionStarted,
     StateChanged,
+    StepRecorded,
     ToolCallStarted,
     ToolResultRecorded,
     ToolResultsTrimmed,
@@ -88,6 +89,7 @@ TRANSITIONS: Mapping[Phase, Mapping[type[Event], frozenset[Phase] | None]] = {
         ContextCarried,
         ModelCallDiscarded,
         AgentDriftDetected,
+        StepRecorded,
         MODEL=(TurnResumed,),
         TOOLS=(ModelTurnRecorded,),
         ANSWERED=(ModelTurnRecorded,),
@@ -103,6 +105,7 @@ TRANSITIONS: Mapping[Phase, Mapping[type[Event], frozenset[Phase] | None]] = {
     ),
     Phase.TOOLS: _phase(
         ToolCallStarted,
+        StepRecorded,
         AgentDriftDetected,
         MODEL=(ToolResultRecorded,),
         TOOLS=(ToolResultRecorded, TurnResumed, ApprovalRequested, *_DECISIONS),

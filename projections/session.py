@@ -42,6 +42,7 @@ from ..events.session import (
     SessionRewound,
     SessionStarted,
     StateChanged,
+    StepRecorded,
     ToolCallStarted,
     ToolResultRecorded,
     ToolResultsTrimmed,
@@ -70,6 +71,7 @@ from .state import (
     SessionState,
     Settled,
     Stage,
+    TakenStep,
 )
 
 
@@ -261,6 +263,21 @@ def _call_started(folding: Folding, event: ToolCallStarted) -> None:
         folding.turn = replace(turn, calls=calls).at_work(event.at)
 
 
+@_on(StepRecorded)
+def _step_taken(folding: Folding, event: StepRecorded) -> None:
+    if (turn := folding.turn) is not None:
+        step = TakenStep(
+            event.call_id,
+            event.name,
+            event.arguments_digest,
+            frozen(event.value),
+            event.position,
+            event.key,
+            event.scope,
+        )
+        folding.turn = replace(turn, taken=(*turn.taken, step), recoveries=0).ticked(event.at)
+
+
 @_on(ToolResultRecorded)
 def _call_settled(folding: Folding, event: ToolResultRecorded) -> None:
     if (turn := folding.turn) is None:
@@ -269,6 +286,8 @@ def _call_settled(folding: Folding, event: ToolResultRecorded) -> None:
     if (used := event.usage) != NO_USAGE:
         folding.usage = folding.usage + used
         turn = replace(turn, usage=turn.usage + used)
+    if turn.taken:
+        turn = turn.without_taken(call_id)
     for each in calls:
         if each.call.id == call_id:
             name = each.call.name

@@ -83,9 +83,10 @@ def load_snapshot(snapshot: bytes) -> Folded | None:
     )
     if state.carried is not None:
         state = replace(state, carried=replace(state.carried, value=frozen(state.carried.value)))
-    if (turn := state.turn) is not None and turn.calls:
+    if (turn := state.turn) is not None and (turn.calls or turn.taken):
         calls = [OpenCall(_frozen_call(each.call), each.stage, each.child) for each in turn.calls]
-        state = replace(state, turn=replace(turn, calls=tuple(calls)))
+        taken = [replace(each, value=frozen(each.value)) for each in turn.taken]
+        state = replace(state, turn=replace(turn, calls=tuple(calls), taken=tuple(taken)))
     return Folded(kept.version, kept.prev, state, kept.usage)
 
 
@@ -102,6 +103,7 @@ def _open_values(state: SessionState) -> Iterable[Any]:
         yield from (tool.schema for tool in state.configured.tools)
     if state.turn is not None:
         yield from (each.call.arguments for each in state.turn.calls)
+        yield from (each.value for each in state.turn.taken)
     for messages in (state.transcript, *(edit.removed for edit in state.edits)):
         for message in messages:
             if isinstance(message, AssistantMessage):

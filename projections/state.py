@@ -100,6 +100,18 @@ class OpenCall(Struct, frozen=True, gc=False):
         return OpenCall(self.call, stage, self.child)
 
 
+class TakenStep(Struct, frozen=True, gc=False):
+    """A durable step that was recorded, of a call that is open, or of a journal's run."""
+
+    call_id: str
+    name: str
+    arguments_digest: str
+    value: Any = None
+    position: int = 0
+    key: str = ""
+    scope: str = ""
+
+
 class QueuedInput(Struct, frozen=True, gc=False):
     """An accepted input. ``turn_id`` is the turn that was open then, if one was."""
 
@@ -128,7 +140,8 @@ class OpenTurn(Struct, frozen=True, gc=False):
     once more, also over lost nodes; ``refused`` counts the final answers since it began or went on
     that did not fit; ``recoveries`` counts the lost nodes since anything was recorded. Where the
     budget has a limit of time, ``active`` is how long the turn was active up to ``clock``, in
-    seconds."""
+    seconds. ``taken`` are the durable steps of the calls without a result, as they were recorded:
+    of two at one place, the later counts."""
 
     turn_id: str
     agent: str
@@ -149,6 +162,25 @@ class OpenTurn(Struct, frozen=True, gc=False):
     tool_calls: int = 0
     usage: Usage = NO_USAGE
     halt: Halt | None = None
+    taken: tuple[TakenStep, ...] = ()
+
+    def taken_by(self, call_id: str) -> tuple[TakenStep, ...]:
+        """The durable steps recorded of a call that has no result; of a run, where ``call_id`` is
+        empty."""
+        return tuple([each for each in self.taken if each.call_id == call_id])
+
+    def without_taken(self, *call_ids: str) -> OpenTurn:
+        """The turn without the durable steps of these calls: they have their results, or are not
+        the calls any more that took them."""
+        if not self.taken:
+            return self
+        return replace(self, taken=tuple([e for e in self.taken if e.call_id not in call_ids]))
+
+    def without_numbered(self, call_id: str) -> OpenTurn:
+        """The turn without those durable steps of a call that are known by their numbers alone:
+        its arguments are others now. A key still says what it said."""
+        taken = [each for each in self.taken if each.call_id != call_id or each.key]
+        return replace(self, taken=tuple(taken)) if len(taken) < len(self.taken) else self
 
     def active_at(self, at: datetime) -> float:
         """How long the turn was active by that time, in seconds; time in which it was paused,

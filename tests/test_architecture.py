@@ -19,7 +19,7 @@ LAYERS: dict[str, set[str]] = {  # a layer, and what it may use beside the stand
     "events": {"msgspec"},
     "projections": {"msgspec"},
     "stores": {"eventsourcing", "msgspec", "psycopg", "psycopg_pool"},
-    "actors": {"msgspec", "openai", "pykka", "rich", "typer"},
+    "actors": {"anthropic", "msgspec", "openai", "pykka", "rich", "typer"},
 }
 
 TOP_LEVEL = {
@@ -63,7 +63,7 @@ PACKAGE = sorted(path for layer in LAYERS for path in (ROOT / layer).rglob("*.py
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
 PURE_PARTS = {
     *("approving", "commands", "concluding", "decider", "draft", "drift", "editing", "inputs"),
-    *("outputs", "patching", "stopping"),
+    *("outputs", "patching", "stepping", "stopping"),
 }
 PURE = [
     path

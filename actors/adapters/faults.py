@@ -26,7 +26,12 @@ _TOO_LONG = re.compile(
     r"|maximum (number of )?(input )?tokens|input is too long",
     re.IGNORECASE,
 )
-_USED_UP = {"insufficient_quota", "billing_hard_limit_reached", "billing_not_active"}
+_USED_UP = {
+    "insufficient_quota",
+    "billing_hard_limit_reached",
+    "billing_not_active",
+    "billing_error",
+}
 _REFUSALS = re.compile(
     r"invalid|not_found|unsupported|content|policy|permission|authentication|image"
 )
@@ -81,7 +86,7 @@ def seconds_to_wait(headers: Mapping[str, str]) -> float | None:
 
 
 def _is_too_long(status: int | None, code: str, text: str) -> bool:
-    if "context_length" in code or "context_window" in code:
+    if "context_length" in code or "context_window" in code or code == "request_too_large":
         return True
     return (
         (status is None or 400 <= status < 500) and status != 429 and bool(_TOO_LONG.search(text))

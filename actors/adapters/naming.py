@@ -11,10 +11,12 @@ from functools import lru_cache
 
 from ...events.errors import InvalidAgent
 from ..models import Model
+from .anthropic_messages import AnthropicMessages
 from .openai_chat import OpenAIChat
 from .openai_responses import OpenAIResponses
 
 _ADAPTERS: Mapping[str, Callable[[str], Model]] = {
+    "anthropic": AnthropicMessages,
     "openai": OpenAIChat,
     "openai-responses": OpenAIResponses,
 }

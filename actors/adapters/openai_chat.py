@@ -13,6 +13,7 @@ from .faults import cut_off
 from .openai_chat_answer import ChatAnswer
 from .openai_chat_messages import chat_messages
 from .openai_endpoint import OpenAIEndpoint
+from .openai_output import asked_output
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
@@ -86,10 +87,12 @@ class OpenAIChat:
             }
             for each in request.tools
         ]
+        instructions, output = asked_output(request)
         body = {
             "model": self._name,
-            "messages": chat_messages(request, self.id),
+            "messages": chat_messages(instructions, request.messages, self.id),
             "tools": tools or None,
+            "response_format": output and {"type": "json_schema", "json_schema": output},
             "stream": True,
             "stream_options": {"include_usage": True},
         }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 from typing import Any
 
 from ...events.errors import ModelRefused
@@ -16,25 +16,18 @@ from ...events.messages import (
     ToolMessage,
     UserMessage,
 )
-from ..models import ModelRequest
 from .carrying import address, arguments_text, own_parts
 
 _SOUNDS = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mpeg": "mp3", "audio/mp3": "mp3"}
 
 
-def chat_messages(request: ModelRequest, by: str) -> list[dict[str, Any]]:
+def chat_messages(instructions: str, messages: Iterable[Message], by: str) -> list[dict[str, Any]]:
     """The instructions and all messages. ``by`` is the model whose own parts are sent along.
 
     Raises ``ModelRefused`` for content that there is no place for.
     """
-    return list(_messages(request, by))
-
-
-def _messages(request: ModelRequest, by: str) -> Iterator[dict[str, Any]]:
-    if request.instructions:
-        yield {"role": "system", "content": request.instructions}
-    for message in request.messages:
-        yield _message(message, by)
+    system = [{"role": "system", "content": instructions}] if instructions else []
+    return [*system, *(_message(each, by) for each in messages)]
 
 
 def _message(message: Message, by: str) -> dict[str, Any]:

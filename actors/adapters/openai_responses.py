@@ -11,6 +11,7 @@ from ..models import Delta, ModelRequest
 from .carrying import with_settings
 from .faults import cut_off
 from .openai_endpoint import OpenAIEndpoint, read_out
+from .openai_output import asked_output
 from .openai_responses_answer import ResponsesAnswer
 from .openai_responses_input import responses_input
 
@@ -83,11 +84,13 @@ class OpenAIResponses:
             }
             for each in request.tools
         ]
+        instructions, output = asked_output(request)
         body = {
             "model": self._name,
-            "instructions": request.instructions or None,
+            "instructions": instructions or None,
             "input": responses_input(request.messages, self.id),
             "tools": tools or None,
+            "text": output and {"format": {"type": "json_schema", **output}},
             "include": ["reasoning.encrypted_content"],
             "store": False,
             "stream": True,

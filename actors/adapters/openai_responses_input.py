@@ -20,7 +20,7 @@ from ...events.messages import (
     ToolMessage,
     UserMessage,
 )
-from .carrying import address, arguments_text, own_parts
+from .carrying import address, arguments_text, own_parts, pieces_of
 
 
 def responses_input(messages: Sequence[Message], by: str) -> list[dict[str, Any]]:
@@ -39,7 +39,7 @@ def responses_input(messages: Sequence[Message], by: str) -> list[dict[str, Any]
 
 
 def _answered(message: AssistantMessage, own: list[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
-    pieces = _pieces(message.text, own)
+    pieces = pieces_of(message.text, own)
     if pieces is None and message.text:
         yield {"role": "assistant", "content": message.text}
     calls = list(message.tool_calls)
@@ -55,19 +55,6 @@ def _answered(message: AssistantMessage, own: list[Mapping[str, Any]]) -> Iterat
                 pass
     for call in calls:
         yield _call_item(call, {})
-
-
-def _pieces(text: str, own: list[Mapping[str, Any]]) -> list[str] | None:
-    """The text of each of the answer's messages; None where it is not what they said, because
-    somebody changed it, or because they are not known."""
-    lengths = [part["length"] for part in own if "message" in part]
-    if not lengths or sum(lengths) != len(text):
-        return None
-    pieces, start = [], 0
-    for length in lengths:
-        pieces.append(text[start : start + length])
-        start += length
-    return pieces
 
 
 def _text_item(fields: Mapping[str, Any], text: str) -> dict[str, Any]:

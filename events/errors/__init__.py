@@ -40,6 +40,8 @@
     │   ├── InvalidOutput         its final answers do not fit the output type
     │   ├── TurnWithdrawn         the input was taken back before it was used
     │   ├── TurnTakenOver         a younger node runs the turn
+    │   ├── StepRefused           a durable step can't be taken or recorded here
+    │   ├── StepConflict          a step of this key was recorded with other arguments
     │   └── ToolError             for tools to raise: its text is what the model reads
     ├── ActorError
     │   ├── MailboxFull           nothing was accepted; try again
@@ -110,6 +112,8 @@ from .turns import (
     ModelStreamEnded,
     ModelTimedOut,
     ModelUnavailable,
+    StepConflict,
+    StepRefused,
     ToolError,
     TurnError,
     TurnTakenOver,
@@ -151,6 +155,8 @@ __all__ = [
     "SessionExists",
     "SessionNotFound",
     "SessionReadOnly",
+    "StepConflict",
+    "StepRefused",
     "StoreBusy",
     "StoreClosed",
     "StoreError",

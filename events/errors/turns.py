@@ -93,6 +93,20 @@ class TurnTakenOver(TurnError):
     code = "turn-taken-over"
 
 
+class StepRefused(TurnError):
+    """The step can't be taken or recorded here: its call or run has ended or is no longer wanted,
+    or it is taken where it would not be found again."""
+
+    code = "step-refused"
+
+
+class StepConflict(TurnError):
+    """A step of this idempotency key was recorded, with other arguments. Nothing was run, and what
+    was recorded stays."""
+
+    code = "step-conflict"
+
+
 class ToolError(TurnError):
     """For tools to raise: the model reads its text as it is, without the name of a class."""
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from families import WAIT, Works, children, family, results
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from turnstream.actors import ActorSystem, Agent, ModelRequest, tool
@@ -68,11 +68,17 @@ def test_each_session_names_the_call_that_it_serves_and_the_call_its_session() -
             assert named == [child.id]
 
 
-@given(
-    st.tuples(st.text(), st.text(), st.text()),
-    st.tuples(st.text(), st.text(), st.text()),
+CALLS = st.tuples(
+    st.text(min_size=1).filter(str.isprintable), st.integers(1).map("turn-{}".format), st.text()
 )
-def test_two_calls_never_share_a_session(one: tuple[str, ...], other: tuple[str, ...]) -> None:
+
+
+@given(CALLS, CALLS)
+@example(("a", "turn-1", "b"), ("a", "turn-1", "b\0"))
+@example(("a", "turn-1", "1/b"), ("a/turn-1", "turn-1", "b"))
+def test_two_calls_never_share_a_session(
+    one: tuple[str, str, str], other: tuple[str, str, str]
+) -> None:
     first, second = child_id(*one), child_id(*other)
     assert (first == second) == (one == other)
     assert set(first) <= set("sub-0123456789abcdef")

@@ -13,6 +13,7 @@ from families import WAIT, Works, children, family, results, wait_for
 
 from turnstream.actors import ActorSystem, Agent, ApprovalShown, Session, tool
 from turnstream.actors.commands import Resolve
+from turnstream.actors.parentage import child_id
 from turnstream.actors.recording import record_decision
 from turnstream.actors.testing import ScriptedModel, call
 from turnstream.events import (
@@ -260,6 +261,21 @@ def test_a_decision_is_not_consumed_where_something_of_the_line_fails_to_load(wh
         for each in ids:
             found = [one[0] for one in results(system.session(each))]
             assert len(found) == len(set(found))
+
+
+def test_a_sub_agent_whose_store_fails_is_no_result_but_a_turn_to_be_resumed() -> None:
+    store, works = Failing(), Works()
+    store.broken = child_id("s", "turn-1", "c1")
+    with restarted(store, works) as system:
+        session = system.session("s")
+        with pytest.raises(StoreUnavailable):
+            session.send("worker look a | look b").result(WAIT)
+        assert session.status == "running" and "c1" not in [e[0] for e in results(session)]
+        store.broken = ""
+        resumed = session.resume()
+        assert resumed is not None
+        assert resumed.result(WAIT).text == "boss: worker: saw a; saw b"
+        assert works.done.count("look a") == 1
 
 
 def decided(system: ActorSystem, session_id: str) -> list[object]:

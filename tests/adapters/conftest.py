@@ -11,6 +11,7 @@ import pytest
 # What several files of tests share lies beside them.
 sys.path.insert(0, str(Path(__file__).parent))
 
+from anthropic_wire import AnthropicWire
 from openai_chat_wire import OpenAIChatWire
 from openai_responses_wire import OpenAIResponsesWire
 from saying import Wire
@@ -21,6 +22,7 @@ WIRES: dict[str, Wire] = {
     for wire in (
         OpenAIChatWire(),
         OpenAIResponsesWire(),
+        AnthropicWire(),
     )
 }
 

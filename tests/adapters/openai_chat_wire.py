@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from openai_errors import ERRORS, openai_fault
-from reading_openai import call_of, data_part
+from reading_openai import asked_in_words, call_of, data_part, schema_of
 from saying import Heard, Kind, Said, pieces
 
 from turnstream.actors.adapters import OpenAIChat
@@ -48,11 +48,11 @@ class OpenAIChatWire:
 
     def heard(self, body: dict[str, Any]) -> Heard:
         assert body["stream"] is True
-        instructions, messages, seals = "", [], []
+        instructions, messages, seals, words = "", [], [], None
         names: dict[str, str] = {}
         for message in body["messages"]:
             if message["role"] == "system":
-                instructions = message["content"]
+                instructions, words = asked_in_words(message["content"])
                 continue
             messages.append(_message(message, names))
             seals += [each["data"] for each in message.get("reasoning_details", ())]
@@ -61,7 +61,7 @@ class OpenAIChatWire:
             instructions,
             tuple(_tool_name(each) for each in body.get("tools", ())),
             tuple(seals),
-            _output(body),
+            _output(body) or words,
         )
 
 
@@ -161,7 +161,5 @@ def _tool_name(tool: dict[str, Any]) -> str:
 def _output(body: dict[str, Any]) -> Mapping[str, Any] | None:
     if "response_format" not in body:
         return None
-    wanted = body["response_format"]
-    assert wanted["type"] == "json_schema" and wanted["json_schema"]["name"]
-    schema: Mapping[str, Any] = wanted["json_schema"]["schema"]
-    return schema
+    assert body["response_format"]["type"] == "json_schema"
+    return schema_of(body["response_format"]["json_schema"])

@@ -8,7 +8,7 @@ from itertools import count
 from typing import Any
 
 from openai_errors import ERRORS, openai_fault
-from reading_openai import call_of, data_part
+from reading_openai import asked_in_words, call_of, data_part, schema_of
 from saying import Heard, Kind, Said, pieces
 
 from turnstream.actors.adapters import OpenAIResponses
@@ -53,14 +53,15 @@ class OpenAIResponsesWire:
     def heard(self, body: dict[str, Any]) -> Heard:
         assert body["stream"] is True and body["store"] is False
         assert "reasoning.encrypted_content" in body["include"]
+        instructions, words = asked_in_words(body.get("instructions", ""))
         return Heard(
             tuple(_messages(body["input"])),
-            body.get("instructions", ""),
+            instructions,
             tuple(_tool_name(each) for each in body.get("tools", ())),
             tuple(
                 each["encrypted_content"] for each in body["input"] if _type(each) == "reasoning"
             ),
-            _output(body),
+            _output(body) or words,
         )
 
 
@@ -219,7 +220,5 @@ def _tool_name(tool: dict[str, Any]) -> str:
 def _output(body: dict[str, Any]) -> Mapping[str, Any] | None:
     if "text" not in body:
         return None
-    wanted = body["text"]["format"]
-    assert wanted["type"] == "json_schema" and wanted["name"]
-    schema: Mapping[str, Any] = wanted["schema"]
-    return schema
+    assert body["text"]["format"]["type"] == "json_schema"
+    return schema_of(body["text"]["format"])

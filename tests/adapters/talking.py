@@ -42,6 +42,10 @@ class Talk(Protocol):
         """What all its models were asked, in order."""
         ...
 
+    def settings(self, *names: str) -> list[tuple[Any, ...]]:
+        """These settings, as each request had them."""
+        ...
+
     def close(self) -> None: ...
 
 
@@ -59,7 +63,14 @@ class Scripted:
 
     @property
     def heard(self) -> list[Heard]:
-        return [_heard(each) for model in self._models for each in model.requests]
+        return [_heard(each) for each in self._requests]
+
+    @property
+    def _requests(self) -> list[ModelRequest]:
+        return [each for model in self._models for each in model.requests]
+
+    def settings(self, *names: str) -> list[tuple[Any, ...]]:
+        return [tuple(each.settings[name] for name in names) for each in self._requests]
 
     def close(self) -> None:
         pass
@@ -101,6 +112,9 @@ class OnWire:
     @property
     def heard(self) -> list[Heard]:
         return [self.wire.heard(each.json()) for each in self.requests]
+
+    def settings(self, *names: str) -> list[tuple[Any, ...]]:
+        return [tuple(each.json()[name] for name in names) for each in self.requests]
 
     def close(self) -> None:
         self._ends.close()
@@ -168,6 +182,7 @@ def _heard(request: ModelRequest) -> Heard:
             if isinstance(message, AssistantMessage)
             for part in message.parts
         ),
+        request.output,
     )
 
 

@@ -5,11 +5,14 @@ What a session records and what the model is asked may not depend on whose model
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
+from msgspec import Struct
 from saying import Broken, Fault, Heard, Kind, Said
 from talking import Talk
 
@@ -318,3 +321,28 @@ def test_an_empty_answer_does_not_spoil_the_conversation(begin: Begin, talk: Tal
 def test_a_model_without_tools_is_offered_none(begin: Begin, talk: Talk) -> None:
     begin(["Hello."], tools=()).send("hi").result(WAIT)
     assert talk.heard == [Heard((UserMessage("hi"),))]
+
+
+class Place(Struct):
+    city: str
+    heat: int
+
+
+@pytest.mark.parametrize("output_type", [Place, list[int], dict[str, int], Place | None])
+def test_a_type_of_the_answer_is_asked_for(begin: Begin, talk: Talk, output_type: Any) -> None:
+    answer = '{"city": "Ulm", "heat": 21}' if "Place" in str(output_type) else "[1, 2]"
+    answer = '{"a": 1}' if "dict" in str(output_type) else answer
+    session = begin(["no JSON", answer], output_type=output_type)
+    result = session.send("where?").result(WAIT)
+
+    assert msgspec.to_builtins(result.output) == json.loads(answer)
+    asked = [each.output for each in talk.heard]
+    assert None not in asked and asked[0] == asked[1]
+    if output_type is Place:
+        assert set(asked[0]["properties"]) == {"city", "heat"} == set(asked[0]["required"])
+
+
+def test_settings_go_along(begin: Begin, talk: Talk) -> None:
+    session = begin(["ok"], settings={"temperature": 0.5, "metadata": {"for": "tests"}})
+    session.send("hi").result(WAIT)
+    assert talk.settings("temperature", "metadata") == [(0.5, {"for": "tests"})]

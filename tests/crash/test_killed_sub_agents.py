@@ -14,7 +14,7 @@ import pytest
 from family_child import SESSION, family
 
 from turnstream.actors import ActorSystem, audit_store
-from turnstream.actors.tool_context import idempotency_key
+from turnstream.actors.idempotency import idempotency_key
 from turnstream.events import (
     CODEC,
     ModelTurnRecorded,

@@ -58,6 +58,7 @@ WITH_CONTENT = {
     "output_refused",
     "state_changed",
     "step_recorded",
+    "step_recorded.placed",
     "tool_result_recorded",
     "tool_result_recorded.child",
     "tool_result_recorded.tagged",

@@ -251,6 +251,18 @@ EVENTS: dict[str, SessionEvent] = {
         arguments_digest="d1",
         value={"receipt": 7},
     ),
+    "step_recorded.placed": StepRecorded(
+        at=AT,
+        prev=PREV,
+        turn_id="t1",
+        call_id="",
+        name="charge",
+        arguments_digest="d1",
+        value=[7],
+        position=2,
+        key="k1",
+        scope="inner#1",
+    ),
     "state_changed": StateChanged(at=AT, prev=PREV, value={"cart": ["book"]}),
     "agent_handed_off": AgentHandedOff(
         at=AT, prev=PREV, turn_id="t1", source="planner", target="booker", applied=False

@@ -27,6 +27,7 @@ from turnstream.events import (
     SessionRewound,
     SessionStarted,
     StateChanged,
+    StepRecorded,
     ToolCall,
     ToolCallStarted,
     ToolMessage,
@@ -132,6 +133,17 @@ growth: st.SearchStrategy[AnyEvent] = st.one_of(
     st.builds(ToolCallStarted, at=st.just(NOON), turn_id=turn_ids, call_id=call_ids),
     st.builds(
         ToolResultRecorded, at=st.just(NOON), turn_id=turn_ids, call_id=call_ids, content=texts
+    ),
+    st.builds(
+        StepRecorded,
+        at=st.just(NOON),
+        turn_id=turn_ids,
+        call_id=st.one_of(call_ids, st.just("")),
+        name=st.just("step"),
+        arguments_digest=st.just("d"),
+        value=texts.map(lambda text: [text]),
+        position=st.integers(0, 2),
+        key=keys,
     ),
     st.builds(
         ApprovalRequested,

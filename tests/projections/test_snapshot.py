@@ -27,6 +27,7 @@ from turnstream.events import (
     SessionRewound,
     SessionStarted,
     StateChanged,
+    StepRecorded,
     TextPart,
     ToolCall,
     ToolCallStarted,
@@ -50,7 +51,7 @@ from turnstream.projections import (
 )
 
 AT = datetime(2026, 1, 2, 3, 4, 5, 678, UTC)
-DIGESTS = {1: "4ba0d1e89e262d9b", 2: "5865738c5d8674f9"}
+DIGESTS = {1: "4ba0d1e89e262d9b", 2: "a2f1947788be5613"}
 
 
 def turn(number: int, *inside: SessionEvent, content: Any = "hi") -> list[SessionEvent]:
@@ -101,6 +102,15 @@ STREAM: list[SessionEvent] = [
     TurnAborted(at=AT, turn_id="turn-2"),
     SessionRewound(at=AT, keep_entries=3, undoes=1),
     *turn(3, calls(1, ONE, TWO), ToolCallStarted(at=AT, turn_id="", call_id="c1", attempt=2)),
+    StepRecorded(
+        at=AT,
+        turn_id="turn-3",
+        call_id="c1",
+        name="charge",
+        arguments_digest="d",
+        value={"r": [1, {"y": None}]},
+        position=1,
+    ),
     ApprovalRequested(
         at=AT,
         approval_id="s/3",

@@ -87,11 +87,18 @@ def weather(city: str, days: int = 1) -> str:
     return f"{city}: sunny for {days}"
 
 
+async def hold(flight: str) -> int:
+    return len(flight)
+
+
 @tool(name="book_flight", description="Book a flight.", on_crash="fail", timeout=5.0)
 async def book(context: ToolContext, flight: str) -> dict[str, str]:
     assert_type(context.idempotency_key, str)
     assert_type(context.attempt, int)
     assert_type(context.cancelled, bool)
+    held = await context.step("hold", hold, flight, idempotency_key=flight)
+    lines = [each async for each in context.step_stream("read", search, path=flight)]
+    assert_type([held, *lines], list[Any])
     return {"flight": flight, "session": context.session_id, "call": context.call_id}
 
 
