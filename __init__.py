@@ -11,10 +11,12 @@ if TYPE_CHECKING:
     from .actors import ActorSystem as ActorSystem
     from .actors import Agent as Agent
     from .actors import Handoff as Handoff
+    from .actors import Hooks as Hooks
     from .actors import Model as Model
     from .actors import ModelRequest as ModelRequest
     from .actors import Patch as Patch
     from .actors import ReasoningDelta as ReasoningDelta
+    from .actors import Refused as Refused
     from .actors import Session as Session
     from .actors import StreamItem as StreamItem
     from .actors import TextDelta as TextDelta
@@ -60,6 +62,7 @@ _ROOMS = {
     "Checkpoint": "projections",
     "FilePart": "events",
     "Handoff": "actors",
+    "Hooks": "actors",
     "ImagePart": "events",
     "MailboxFull": "events",
     "Message": "events",
@@ -71,6 +74,7 @@ _ROOMS = {
     "Pending": "projections",
     "ReasoningDelta": "actors",
     "RecordedEvent": "events",
+    "Refused": "actors",
     "Session": "actors",
     "SessionError": "events",
     "StoreError": "events",
@@ -104,6 +108,7 @@ __all__ = [
     "Checkpoint",
     "FilePart",
     "Handoff",
+    "Hooks",
     "ImagePart",
     "MailboxFull",
     "Message",
@@ -115,6 +120,7 @@ __all__ = [
     "Pending",
     "ReasoningDelta",
     "RecordedEvent",
+    "Refused",
     "Session",
     "SessionError",
     "StoreError",

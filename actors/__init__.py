@@ -16,7 +16,9 @@ from .exporting import export_chat, export_events
 from .forking import Lineage
 from .handles import Session
 from .handoff import Handoff
+from .hooks import Hooks, Refused, Rest, Stretch
 from .importing import import_transcript, transcript_events
+from .logging_context import CallFilter
 from .models import (
     Delta,
     Model,
@@ -30,6 +32,7 @@ from .projecting import Projector
 from .replaying import RefusedCall, Replayed, ReplayedStep, replay
 from .restoring import Restored, restore_rows
 from .results import (
+    AgentChanged,
     ApprovalShown,
     ErrorShown,
     InputJoined,
@@ -54,9 +57,11 @@ __all__ = [
     "NOT_DONE",
     "ActorSystem",
     "Agent",
+    "AgentChanged",
     "AgentContext",
     "ApprovalShown",
     "Audited",
+    "CallFilter",
     "Comparable",
     "Context",
     "ContextPolicy",
@@ -65,6 +70,7 @@ __all__ = [
     "EventSubscription",
     "Finding",
     "Handoff",
+    "Hooks",
     "ImportedSession",
     "InputJoined",
     "InputShown",
@@ -77,14 +83,17 @@ __all__ = [
     "Pruned",
     "ReasoningDelta",
     "ReasoningEmitted",
+    "Refused",
     "RefusedCall",
     "Replayed",
     "ReplayedStep",
     "Reply",
+    "Rest",
     "Restored",
     "Session",
     "Shrunk",
     "StreamItem",
+    "Stretch",
     "TextDelta",
     "TextEmitted",
     "Tool",

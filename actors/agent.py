@@ -21,6 +21,7 @@ from .choosing import (
 )
 from .context import ContextPolicy
 from .handoff import Handoff
+from .hooks import Hooks
 from .models import AnyModel, model_id
 from .outputs import Output
 from .sub_agents import SubAgent, SubAgentOptions
@@ -66,7 +67,8 @@ class Agent:
     ``model`` may be named: ``"openai:NAME"``. See ``named_model``.
     ``model``, ``instructions`` and ``tools`` may be quick functions that choose them when a turn
     begins, of an ``AgentContext``; for a model, which may be a function itself, its parameter is
-    annotated so. What they chose is recorded. Raises ``InvalidAgent`` where these can't work.
+    annotated so. What they chose is recorded. ``hooks`` are called around model and tool calls;
+    they are no part of what the agent is. Raises ``InvalidAgent`` where these can't work.
     """
 
     name: str
@@ -80,6 +82,7 @@ class Agent:
     time_budget: float | None = field(default=None, kw_only=True)
     session_token_budget: int | None = field(default=None, kw_only=True)
     model_timeout: float | None = field(default=None, kw_only=True)
+    hooks: Iterable[Hooks] = field(default=(), kw_only=True)
     context_policy: ContextPolicy | None = field(default=None, kw_only=True)
     output_type: Any = field(default=None, kw_only=True)
     output_retries: int = field(default=2, kw_only=True)
@@ -92,12 +95,14 @@ class Agent:
     def __post_init__(self) -> None:
         if not callable(self.tools):
             object.__setattr__(self, "tools", tuple(self.tools))
+        object.__setattr__(self, "hooks", tuple(self.hooks))
         if not isinstance(self.name, str) or not self.name:
             raise InvalidAgent("an agent needs a name")
         self._check_others()
         if not isinstance(self.instructions, str) and not callable(self.instructions):
             raise InvalidAgent(f"agent {self.name!r}: instructions must be a str")
         self._check_limits()
+        self._check_hooks()
         if self.context_policy is not None and not callable(self.context_policy):
             raise InvalidAgent(f"agent {self.name!r}: context_policy must be a function")
         if self.output_type is not None:
@@ -142,6 +147,13 @@ class Agent:
         session was. Raises ``InvalidAgent`` where the name is none for a tool.
         """
         return SubAgent(self, name, description, **options)
+
+    def _check_hooks(self) -> None:
+        if strangers := [each for each in self.hooks if not isinstance(each, Hooks)]:
+            raise InvalidAgent(
+                f"agent {self.name!r}: {type(strangers[0]).__name__} is no hook; derive it from "
+                "Hooks, and give an object of it"
+            )
 
     @property
     def targets(self) -> tuple[Handoff, ...]:

@@ -70,7 +70,7 @@ def trajectory_of(course: Course, session_id: str) -> dict[str, Any]:
     document = {
         "schema_version": VERSION,
         "session_id": session_id,
-        "agent": _agent(state.agent, state.configured),
+        "agent": _agent(state.active, state.configured),
         "steps": steps,
         "final_metrics": _final(course, len(steps)),
         "extra": {OURS: ours},

@@ -11,6 +11,7 @@ from typing import Any
 
 from ..events.errors import (
     ContextTooLong,
+    HookFailed,
     InvalidModelTurn,
     InvalidOutput,
     ModelFailed,
@@ -24,6 +25,7 @@ from ..events.errors import (
 )
 from ..events.messages import NO_USAGE, AssistantMessage
 from ..events.session import (
+    AgentHandedOff,
     AnyEvent,
     ApprovalRequested,
     InputApplied,
@@ -42,12 +44,13 @@ from ..events.session import (
     TurnStarted,
     UnknownEvent,
 )
-from ..projections import EndedTurn, QueuedInput, SessionState, evolve
+from ..projections import EndedTurn, KeyedInput, QueuedInput, SessionState, evolve
 from ..projections.phases import Phase
 from .commands import Command, Continue, Discard, Submit, Trim, Withdraw
 from .draft import Decision
 from .feed import Feed
 from .results import (
+    AgentChanged,
     ApprovalShown,
     InputJoined,
     InputShown,
@@ -65,6 +68,7 @@ _ERRORS: dict[str, type[TurnError]] = {
     error.code: error
     for error in (
         ContextTooLong,
+        HookFailed,
         InvalidModelTurn,
         InvalidOutput,
         ModelFailed,
@@ -83,7 +87,7 @@ class Callers:
     the completion that is being decided, to be chained. ``typed`` makes a recorded output of
     the agent's type."""
 
-    def __init__(self, session_id: str, typed: Callable[[Any], Any]) -> None:
+    def __init__(self, session_id: str, typed: Callable[[str, Any], Any]) -> None:
         self._session_id, self._typed = session_id, typed
         self._waiters: dict[str, list[Turn]] = {}
         self._joined: list[Turn] = []
@@ -122,7 +126,7 @@ class Callers:
             before, after = decision.states[place : place + 2]
             self._tell(event, first + place, before, after)
             if isinstance(event, InputWithdrawn):
-                self._take_back(event.input_id, after, command)
+                self._take_back(event.input_id, before, command)
         if decision.state.phase is Phase.PAUSED:
             self._finish(_paused(decision.state, self._session_id))
 
@@ -205,14 +209,16 @@ class Callers:
             ended.base,
             ended.steps,
             ended.usage,
-            output=None if ended.output is None else self._typed(ended.output),
+            output=None if ended.output is None else self._typed(ended.agent, ended.output),
+            run_id=ended.run_id,
         )
 
     def _take_back(self, input_id: str, state: SessionState, command: Command) -> None:
         """Tell those who wait for an input that it won't be used: its sender took it back, or
-        stopped what would have become of it."""
+        stopped what would have become of it. In ``state`` it still waits."""
         length = len(state.conversation)
-        aborted = TurnResult("", "aborted", state.conversation, length, 0, NO_USAGE)
+        run_id = next((each.run_id for each in state.queued if each.input_id == input_id), "")
+        aborted = TurnResult("", "aborted", state.conversation, length, 0, NO_USAGE, run_id=run_id)
         for each in self._waiters.pop(input_id, ()):
             if isinstance(command, Withdraw):
                 each.fail(self._taken_back(input_id))
@@ -256,15 +262,15 @@ def _done(decision: Decision, command: Command) -> bool | int:
 
 
 def _input_of(decision: Decision, command: Command) -> str:
-    """The input that a request stands for: the one it brought, the one that its key names, or
-    else the one that comes next. Empty where there is none."""
+    """The input that a request stands for: the one it brought, the one that its key or run id
+    names, or else the one that comes next. Empty where there is none."""
     if isinstance(command, (Submit, Continue)):
         for event in decision.events:
             if isinstance(event, InputQueued) and event.input_id == command.input_id:
                 return event.input_id
-        if command.key and (known := decision.states[0].keyed.get(command.key)) is not None:
-            return known.input_id
     state = decision.states[0]
+    if (known := _named(state, command)) is not None:
+        return known.input_id
     inputs = state.turn.inputs if state.turn is not None else state.queued
     return inputs[0].input_id if inputs else ""
 
@@ -274,10 +280,19 @@ def _ended(state: SessionState, command: Command, input_id: str) -> EndedTurn | 
     to go on with."""
     if not input_id and state.turn is None:
         return state.ended
-    if isinstance(command, (Submit, Continue)) and command.key:
-        known = state.keyed.get(command.key)
-        return known.ended if known is not None else None
-    return None
+    known = _named(state, command)
+    return known.ended if known is not None and known.input_id == input_id else None
+
+
+def _named(state: SessionState, command: Command) -> KeyedInput | None:
+    """The input that the key or the run id of a request names."""
+    match command:
+        case Submit(run_id=run_id) if run_id:
+            return state.run(run_id)
+        case Submit(key=key) | Continue(key=key) if key:
+            return state.keyed.get(key)
+        case _:
+            return None
 
 
 def _paused(state: SessionState, session_id: str) -> TurnResult:
@@ -292,6 +307,7 @@ def _paused(state: SessionState, session_id: str) -> TurnResult:
         turn.steps,
         turn.usage,
         state.approvals(session_id),
+        run_id=turn.run_id,
     )
 
 
@@ -299,7 +315,15 @@ def _aborted(before: SessionState, after: SessionState) -> TurnResult:
     """The result of a turn that was stopped: what is kept of it, or the conversation before."""
     turn = before.turn
     assert turn is not None
-    return TurnResult(turn.turn_id, "aborted", after.transcript, turn.base, turn.steps, turn.usage)
+    return TurnResult(
+        turn.turn_id,
+        "aborted",
+        after.transcript,
+        turn.base,
+        turn.steps,
+        turn.usage,
+        run_id=turn.run_id,
+    )
 
 
 def _items(
@@ -330,5 +354,7 @@ def _item(event: SessionEvent, version: int, after: SessionState) -> StreamItem 
             return InputShown(turn_id, version, input_id, event.content, event.policy)
         case InputApplied(turn_id=turn_id, input_id=input_id):
             return InputJoined(turn_id, version, input_id)
+        case AgentHandedOff(turn_id=turn_id, target=target, applied=True):
+            return AgentChanged(turn_id, version, target)
         case _:
             return None

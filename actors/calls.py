@@ -15,7 +15,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from ..events.errors import ModelStreamEnded, ModelUnavailable, SystemClosed, TurnstreamError
-from ..events.messages import Usage
+from ..events.messages import ToolCall, Usage
 from ..events.session import (
     AgentDriftDetected,
     ModelCallDiscarded,
@@ -29,13 +29,15 @@ from .effects import Effects, Returned, Running, Settled
 from .feed import Feed
 from .gate import Gate
 from .idempotency import idempotency_key
-from .models import Delta, ModelRequest, is_usage
+from .logging_context import CallIds, about, within
+from .models import Ask, Delta, ModelRequest, is_usage
 from .parentage import parent_call
 from .ready import ReadyAgent
 from .results import emitted
-from .step_recorder import Ask, CallRecorder
+from .step_recorder import AskToRecord, CallRecorder
 from .steps import Steps
 from .sub_agents import SubAgent, SubAgentGone
+from .telling import Teller
 from .tool_context import ToolContext
 
 log: logging.Logger = logging.getLogger("turnstream.session")
@@ -72,10 +74,17 @@ class Calls:
     """Starts calls, and knows which are still wanted."""
 
     def __init__(
-        self, session_id: str, effects: Effects, post: Post, ask: Ask, serve: Serve
+        self,
+        session_id: str,
+        effects: Effects,
+        teller: Teller,
+        post: Post,
+        ask: AskToRecord,
+        *,
+        serve: Serve,
     ) -> None:
-        self._session_id, self._effects = session_id, effects
-        self._post, self._ask, self._serve = post, ask, serve
+        self._session_id, self._effects, self._teller = session_id, effects, teller
+        self._post, self._ask_to_record, self._serve = post, ask, serve
         self._model: Call | None = None
         self._failure: ModelStreamEnded | ModelUnavailable | None = None
         self._tools: set[Call] = set()
@@ -145,7 +154,8 @@ class Calls:
                 case ModelCallDiscarded():
                     self.drop_model()
                 case AgentDriftDetected(turn_id=turn_id, changes=changes):
-                    log.warning(DRIFTED, turn_id, self._session_id, ", ".join(changes))
+                    found, extra = ", ".join(changes), about(self._session_id, turn_id)
+                    log.warning(DRIFTED, turn_id, self._session_id, found, extra=extra)
                 case ToolCallStarted():
                     self.start_tool(ready(), state, event)
                 case _:
@@ -169,10 +179,11 @@ class Calls:
             self._post(command, call, cause)
 
         show = partial(_show, call, feed, request.turn_id)
+        ask = ready.asking(self._ask(ready, turn), request, state.starts, state.carried_over, show)
 
         def begin() -> Running:
             return self._effects.run(
-                ready.asking(request, state.starts, state.carried, show),
+                partial(within, CallIds(self._session_id, turn.turn_id), ask),
                 is_async=ready.model_is_async,
                 gate=call.gate,
                 opens="result",
@@ -221,7 +232,7 @@ class Calls:
         requested = next(each.call for each in turn.calls if each.call.id == event.call_id)
         tool, call = ready.tools[requested.name], Call()
         self._tools.add(call)
-        recorder = CallRecorder(self._session_id, event, call.gate, self._ask)
+        recorder = CallRecorder(self._session_id, event, call.gate, self._ask_to_record)
         context = ToolContext(
             self._session_id,
             event.turn_id,
@@ -234,23 +245,50 @@ class Calls:
             tool.is_async,
         )
 
+        run = self._running(ready, state, event, requested, context)
+
         def settle(settled: Settled) -> None:
             if isinstance(settled, Returned) and isinstance(settled.value, SubAgentGone):
                 call.gone = settled.value.error
             self._post(tool_command(settled, event, tool), call, None)
 
-        run = partial(tool.run, requested, context)
-        if isinstance(tool, SubAgent):
-            parent = parent_call(self._session_id, state, event.call_id, event.at)
-            run = partial(self._serve, tool, requested, context, parent, state.tenant)
         call.running = self._effects.run(
-            run,
+            partial(within, CallIds(self._session_id, event.turn_id, event.call_id), run),
             is_async=tool.is_async,
             gate=call.gate,
             opens="entry",
             session_id=self._session_id,
             timeout=tool.options.timeout,
             post=settle,
+        )
+
+    def _ask(self, ready: ReadyAgent, turn: OpenTurn) -> Ask:
+        if ready.hooking is None:
+            return ready.ask
+        stretch = self._teller.stretch(ready, turn)
+        return ready.hooking.model(
+            ready.ask, stretch, self._effects, is_async=ready.model_itself_is_async
+        )
+
+    def _running(
+        self,
+        ready: ReadyAgent,
+        state: SessionState,
+        event: ToolCallStarted,
+        call: ToolCall,
+        context: ToolContext,
+    ) -> Callable[[], Any]:
+        tool, turn = ready.tools[call.name], state.turn
+        assert turn is not None
+        run: Callable[[ToolCall, ToolContext], Any] = tool.run
+        if isinstance(tool, SubAgent):
+            parent = parent_call(self._session_id, state, event.call_id, event.at)
+            run = partial(self._serve, tool, parent, state.tenant)
+        if ready.hooking is None:
+            return partial(run, call, context)
+        stretch = self._teller.stretch(ready, turn)
+        return ready.hooking.tool(
+            run, call, context, stretch, self._effects, is_async=tool.is_async
         )
 
     def _request(self, ready: ReadyAgent, state: SessionState, turn: OpenTurn) -> ModelRequest:

@@ -36,11 +36,12 @@ from .draft import Decision
 from .idempotency import idempotency_key
 from .inputs import content_of
 from .letters import Asked, Asker
+from .outcomes import ToolDone
 from .parentage import MAX_DEPTH, PREFIX, is_used_up, key_of, served, wants
 from .recording import Known, read_on, those_above
 from .removing import Delete
 from .results import TurnResult
-from .sub_agents import SubAgent, SubAgentEnded, SubAgentGone, SubAgentOutcome, SubAgentWaits
+from .sub_agents import SubAgent, SubAgentGone, SubAgentOutcome, SubAgentWaits
 from .tool_context import ToolContext
 from .turns import Turn
 from .waiting import Promise
@@ -62,20 +63,20 @@ class Children:
         """Gives a handle on a session, by its id, its agent's name and its tenant."""
 
     async def serve(
-        self, tool: SubAgent, call: ToolCall, context: ToolContext, parent: ParentCall, tenant: str
+        self, tool: SubAgent, parent: ParentCall, tenant: str, call: ToolCall, context: ToolContext
     ) -> SubAgentOutcome:
         """Have the agent do a call's work, and wait until it ended, or can't go on by itself."""
         if len(parent.path) > MAX_DEPTH:
-            return SubAgentEnded("error", TOO_DEEP)
+            return ToolDone("error", TOO_DEEP)
         if context.attempt == 1 and is_used_up(parent.budget):
-            return SubAgentEnded("error", USED_UP)
+            return ToolDone("error", USED_UP)
         agent, key = tool.agent.name, context.idempotency_key
         try:
             child = self.open(f"{PREFIX}{key}", agent, tenant)
-            submit = Submit(key, content_of(tool.input_of(call)), "wait", key, parent)
+            submit = Submit(key, content_of(tool.input_of(call)), "wait", key, parent=parent)
             return await self._run(child, submit, context)
         except SessionDeleted:
-            return SubAgentEnded("error", f"The session of the agent {agent!r} was deleted.")
+            return ToolDone("error", f"The session of the agent {agent!r} was deleted.")
         except (SystemClosed, TurnTakenOver, StoreError) as error:
             return SubAgentGone(error)
         except (TurnError, SessionCrashed) as error:
@@ -134,7 +135,7 @@ class Children:
             if not wants(above, parent):
                 self._abort(child, key_of(parent), above, keep=_is_kept(above, parent))
                 raise ApprovalDecided(command.approval_id, "aborted")
-            self._runtime.agent(above.agent)
+            self._runtime.agent(above.active)
             child = parent.session_id
 
     def passes_up(self, decision: Decision, command: Command, asker: Asker) -> bool:
@@ -222,17 +223,17 @@ def _outcome(agent: str, result: TurnResult) -> SubAgentOutcome:
         case "awaiting-approval":
             return SubAgentWaits(result.approvals)
         case "stop":
-            return SubAgentEnded("ok", result.text, result.usage)
+            return ToolDone("ok", result.text, result.usage)
         case "aborted":
-            return SubAgentEnded("cancelled", f"The agent {agent!r} was stopped.", result.usage)
+            return ToolDone("cancelled", f"The agent {agent!r} was stopped.", result.usage)
         case reason:
             said = f" Its last words: {result.text}" if result.text else ""
             why = f"The agent {agent!r} was stopped by a limit ({reason}).{said}"
-            return SubAgentEnded("error", why, result.usage)
+            return ToolDone("error", why, result.usage)
 
 
-def _failed(agent: str, error: TurnError | SessionCrashed) -> SubAgentEnded:
+def _failed(agent: str, error: TurnError | SessionCrashed) -> ToolDone:
     why, used = str(error), NO_USAGE
     if isinstance(error, TurnError):
         why, used = error.reason or why, error.spent or NO_USAGE
-    return SubAgentEnded("error", f"The agent {agent!r} failed ({error.code}): {why}", used)
+    return ToolDone("error", f"The agent {agent!r} failed ({error.code}): {why}", used)

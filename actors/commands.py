@@ -29,14 +29,21 @@ OnCrash: TypeAlias = Literal["rerun", "fail", "ask"]
 OnDrift: TypeAlias = Literal["ignore", "warn", "error"]
 
 
+IfRunExists: TypeAlias = Literal["resume", "restart", "fail", "resume_only"]
+
+
 class Submit(Struct, frozen=True, gc=False):
-    """Accept an input. ``key`` is the sender's own name for it; ``parent`` is the call that the
-    session serves, where it begins with this input as a sub-agent's."""
+    """Accept an input. ``key`` is the sender's own name for it, ``run_id`` for the turn it is to
+    start; ``if_run_exists`` says what is to be done where there is such a run. Without content it
+    only names the run. ``parent`` is the call that the session serves, where it begins with this
+    input as a sub-agent's."""
 
     input_id: str
     content: Content
     policy: Policy = "wait"
     key: str = ""
+    run_id: str = ""
+    if_run_exists: IfRunExists = "resume"
     parent: ParentCall | None = None
 
 
@@ -216,8 +223,10 @@ class Rules(Struct, frozen=True):
     ``gate`` what decision it needs, or None; ``gates`` are those of calls in doubt, by tool.
     ``output`` says whether a final answer fits, where it is to, and ``output_retries`` how often
     the model may answer again. ``model_retries`` is how often a model call of one step is repeated
-    that broke. ``for_turn`` gives the rules of a turn that begins or goes on, where they are chosen
-    then; ``sub_agents`` are the tools that are agents.
+    that broke. ``for_turn`` gives the rules of an agent in a turn that begins or goes on: of a
+    state, the turn's id and the agent's name. ``find`` raises ``UnknownAgent`` for one that is not
+    there; ``renamed`` are the names that agents have, by those they had. ``sub_agents`` are the
+    tools that are agents.
     """
 
     configured: AgentConfigured
@@ -229,7 +238,9 @@ class Rules(Struct, frozen=True):
     gates: Mapping[str, Gate]
     on_drift: OnDrift = "warn"
     keep_failed: bool = True
-    for_turn: Callable[[SessionState, str], Rules] | None = None
+    for_turn: Callable[[SessionState, str, str], Rules] | None = None
+    find: Callable[[str], object] | None = None
+    renamed: Mapping[str, str] = {}
     sub_agents: frozenset[str] = frozenset()
     output: Callable[[str], Fits | Unfit] | None = None
     output_retries: int = 0

@@ -7,18 +7,16 @@ from __future__ import annotations
 
 from ..events.errors import (
     ContextTooLong,
+    HookFailed,
     InvalidModelTurn,
     ModelFailed,
     ModelRefused,
     ModelStreamEnded,
     ModelTimedOut,
     ModelUnavailable,
-    ToolError,
-    Unstorable,
 )
 from ..events.messages import Usage
 from ..events.session import ToolCallStarted
-from ..events.values import plain
 from .commands import (
     Command,
     ModelAnswered,
@@ -29,12 +27,20 @@ from .commands import (
 )
 from .effects import Abandoned, Cancelled, NotRun, Raised, Returned, Settled, TimedOut
 from .models import ModelRequest, is_usage, model_turn
+from .outcomes import ToolDone, described, text_of, tool_done
 from .ready import ReadyAgent
-from .sub_agents import SubAgentEnded, SubAgentGone, SubAgentWaits
+from .sub_agents import SubAgentGone, SubAgentWaits
 from .tools import Tool
 
 _TRANSIENT = (ModelStreamEnded, ModelUnavailable)
-_MODEL_ERRORS = (*_TRANSIENT, ModelRefused, ContextTooLong, InvalidModelTurn, ModelFailed)
+_MODEL_ERRORS = (
+    *_TRANSIENT,
+    ModelRefused,
+    ContextTooLong,
+    InvalidModelTurn,
+    ModelFailed,
+    HookFailed,
+)
 
 
 def failure_of(settled: Settled) -> ModelStreamEnded | ModelUnavailable | None:
@@ -55,7 +61,7 @@ def model_command(
             try:
                 return ModelAnswered(*key, ready.configured.model, model_turn(value)), None
             except Exception as error:  # the answer is user code's, down to its __iter__
-                return ModelBroke(*key, InvalidModelTurn.code, _described(error)), error
+                return ModelBroke(*key, InvalidModelTurn.code, described(error)), error
         case Raised(error=error):
             usage, transient = _usage(error) or used, failure_of(settled) is not None
             why, text = _model_error(error)
@@ -72,8 +78,8 @@ def _model_error(error: BaseException) -> tuple[str, str]:
     Only what says nothing of itself is named by its class."""
     known = next((each for each in _MODEL_ERRORS if isinstance(error, each)), None)
     if known is None:
-        return ModelFailed.code, _described(error)
-    return known.code, _text(error) or _described(error)
+        return ModelFailed.code, described(error)
+    return known.code, text_of(error) or described(error)
 
 
 def _usage(error: BaseException) -> Usage | None:
@@ -89,22 +95,15 @@ def tool_command(settled: Settled, event: ToolCallStarted, tool: Tool) -> Comman
     """How a tool call ended."""
     key = (event.turn_id, event.call_id, event.attempt)
     match settled:
-        case Returned(value=SubAgentEnded(outcome=outcome, content=content, usage=usage)):
-            return ToolReturned(*key, outcome, content, usage)
         case Returned(value=SubAgentWaits(asked=asked)):
             return SubAgentPaused(*key, asked)
         case Returned(value=SubAgentGone()):
             return SubAgentLeft()
         case Returned(value=value):
-            try:
-                return ToolReturned(*key, "ok", plain(value, "result"))
-            except Exception as error:  # a result may have code of its own, such as model_dump
-                why = str(error) if isinstance(error, Unstorable) else _described(error)
-                return ToolReturned(
-                    *key, "error", f"The tool ran, but its result can't be recorded: {why}"
-                )
+            done = value if isinstance(value, ToolDone) else tool_done(value)
+            return ToolReturned(*key, done.outcome, done.content, done.usage)
         case Raised(error=error):
-            return ToolReturned(*key, "error", _described(error))
+            return ToolReturned(*key, "error", described(error))
         case TimedOut():
             return ToolReturned(
                 *key,
@@ -120,17 +119,3 @@ def tool_command(settled: Settled, event: ToolCallStarted, tool: Tool) -> Comman
             return ToolReturned(
                 *key, "cancelled", "It could not be stopped and may still take effect."
             )
-
-
-def _described(error: BaseException) -> str:
-    text = _text(error)
-    if isinstance(error, ToolError) and text:
-        return text
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
-
-
-def _text(error: BaseException) -> str:
-    try:
-        return str(error)
-    except Exception:  # an error may have code of its own
-        return ""

@@ -56,15 +56,20 @@ class Shrinking:
     """A model that is asked with a policy's view. What is carried over is shown, for who records
     it; whether asking gives a coroutine depends on both."""
 
-    def __init__(self, policy: ContextPolicy, ask: Ask, *, model_is_async: bool) -> None:
-        self._policy, self._ask, self._model_is_async = policy, ask, model_is_async
+    def __init__(self, policy: ContextPolicy, *, model_is_async: bool) -> None:
+        self._policy, self._model_is_async = policy, model_is_async
         self._policy_is_async = is_async(policy)
         self.is_async: bool = model_is_async or self._policy_is_async
 
     def ask(
-        self, turns: Sequence[int], carried: Carried | None, request: ModelRequest, show: Show
+        self,
+        ask: Ask,
+        turns: Sequence[int],
+        carried: Carried | None,
+        request: ModelRequest,
+        show: Show,
     ) -> Any:
-        """Ask the model, or give the coroutine that does."""
+        """Ask the model, by ``ask``, or give the coroutine that does."""
         context = Context(
             request.session_id,
             request.turn_id,
@@ -74,10 +79,12 @@ class Shrinking:
             None if carried is None else carried.value,
         )
         if self.is_async:
-            return self._ask_async(context, request, show)
-        return self._ask(_shrunk(self._policy(context), context, request, show), show)
+            return self._ask_async(ask, context, request, show)
+        return ask(_shrunk(self._policy(context), context, request, show), show)
 
-    async def _ask_async(self, context: Context, request: ModelRequest, show: Show) -> ModelTurn:
+    async def _ask_async(
+        self, ask: Ask, context: Context, request: ModelRequest, show: Show
+    ) -> ModelTurn:
         if self._policy_is_async:
             view: Any = self._policy(context)
         else:
@@ -86,8 +93,8 @@ class Shrinking:
             view = await view
         request = _shrunk(view, context, request, show)
         if not self._model_is_async:
-            return await asyncio.to_thread(self._ask, request, show)
-        answer: ModelTurn = await self._ask(request, show)
+            return await asyncio.to_thread(ask, request, show)
+        answer: ModelTurn = await ask(request, show)
         return answer
 
 

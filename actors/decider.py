@@ -58,9 +58,11 @@ from .commands import (
 from .concluding import conclude, finish
 from .draft import Decision, Draft, configure, resume
 from .editing import edit
+from .handing_off import ask_to_go_on, switch
 from .inputs import apply_joinable, go_on_from, submit, withdraw
 from .nesting import go_on, runs, take_answers, wait_for_sub_agent
 from .parentage import budget_of, child_id
+from .runs import goes_on, submit_run
 from .stepping import record_step
 from .stopping import abort, discard, fail
 
@@ -70,7 +72,8 @@ def decide(state: SessionState, command: Command, rules: Rules, stamp: Stamp) ->
 
     Raises ``SessionReadOnly`` where the stream holds events this version does not know,
     ``TurnTakenOver`` where a younger node runs the turn, ``InputConflict`` and
-    ``InvalidTranscript`` where an input is not what it claims to be,
+    ``InvalidTranscript`` where an input is not what it claims to be, ``RunExists`` and
+    ``RunNotFound`` where a run id does not name what it is to name,
     ``SessionAwaitingApproval`` where a decision comes first, and what ``resolve`` and
     ``record_step`` raise.
     """
@@ -79,9 +82,12 @@ def decide(state: SessionState, command: Command, rules: Rules, stamp: Stamp) ->
             f"the stream holds {state.unfolded!r} where this version can't make sense of it: it "
             "can be read but not continued; upgrade turnstream, or mend what wrote it"
         )
-    if isinstance(command, (Submit, Continue, Resume)):
-        refuse_while_paused(state, stamp)
     draft = Draft(state, rules, stamp)
+    if isinstance(command, Submit) and command.run_id:
+        if not goes_on(state, command, stamp):
+            return draft.decided()
+    elif isinstance(command, (Submit, Continue, Resume)):
+        refuse_while_paused(state, stamp)
     if not isinstance(command, _STOPPING):
         take_answers(draft)
     _carry_out(draft, command)
@@ -94,6 +100,8 @@ def decide(state: SessionState, command: Command, rules: Rules, stamp: Stamp) ->
 
 def _carry_out(draft: Draft, command: Command) -> None:
     match command:
+        case Submit(run_id=run_id) if run_id:
+            submit_run(draft, command)
         case Submit():
             submit(draft, command)
         case Continue():
@@ -114,8 +122,6 @@ def _carry_out(draft: Draft, command: Command) -> None:
             discard(draft)
         case Rewind() | Trim() | Clear():
             edit(draft, command)
-        case RecordStep():
-            record_step(draft, command)
         case _:
             _come_back(draft, command)
 
@@ -132,6 +138,8 @@ def _come_back(draft: Draft, command: Command) -> None:
         case SubAgentPaused():
             if runs(draft, command):
                 wait_for_sub_agent(draft, command)
+        case RecordStep():
+            record_step(draft, command)
         case _:
             pass
 
@@ -141,11 +149,12 @@ _TAKING_BACK = (*_STOPPING, Withdraw, LookAtTheClock, Look, Trim)
 
 
 def _only_takes_back(draft: Draft, command: Command) -> bool:
-    """Whether the command is no reason to start what waits: no turn is open, and none was."""
+    """Whether the command is no reason to start what waits: no turn is open, and none was, or
+    nobody is there to run it."""
     if not isinstance(command, _TAKING_BACK):
         return False
     aborted = any(isinstance(event, TurnAborted) for event in draft.events)
-    return draft.state.turn is None and not aborted
+    return draft.state.turn is None and not (aborted and draft.finds(draft.state.active))
 
 
 def _model_answered(draft: Draft, command: ModelAnswered) -> None:
@@ -212,6 +221,8 @@ def _go_on(draft: Draft) -> None:
                     return
             case Phase.ANSWERED if draft.owned:
                 conclude(draft)
+            case Phase.MODEL if draft.owned and not draft.asking and (to := draft.turn.handoff):
+                switch(draft, to)
             case Phase.MODEL if draft.owned and not draft.asking:
                 limit = _limit_reached(draft)
                 if limit is None:
@@ -235,15 +246,17 @@ def _start_turn(draft: Draft) -> None:
 
 
 def _record_start(draft: Draft, turn_id: str, fingerprint: str) -> None:
+    first = draft.state.queued[0]
     draft.record(
         TurnStarted(
             at=draft.stamp.at,
             turn_id=turn_id,
-            input_ids=(draft.state.queued[0].input_id,),
+            input_ids=(first.input_id,),
             agent=draft.rules.configured.name,
             budget=budget_of(draft.state, draft.rules.budget),
             owner=draft.stamp.owner,
             fingerprint=fingerprint,
+            run_id=first.run_id,
         )
     )
 
@@ -298,6 +311,10 @@ def _go_on_with_call(draft: Draft, each: OpenCall) -> None:
             ask(draft, call, rules.gates[call.name])
         case Requested() if gate := rules.gate(call, draft.stamp.session_id, draft.state):
             ask(draft, call, gate)
+        case Requested() | Approved() | InDoubt() if target := rules.configured.handoffs.get(
+            call.name
+        ):
+            ask_to_go_on(draft, call, target)
         case Requested() if _has_room(draft):
             _start_call(draft, call, 1)
         case Approved(attempts=attempts) | InDoubt(attempt=attempts) if _has_room(draft):

@@ -19,6 +19,7 @@ from typing import Any, Generic, TypeVar
 from pykka import ActorDeadError
 
 from ..events.errors import MailboxFull, SystemClosed
+from .logging_context import about, log_failure
 from .mailbox import Envelope
 from .pooled import Crashed, Ending, PooledActor, Unrunnable
 
@@ -199,8 +200,8 @@ class Directory(Generic[K]):
             return None
         try:
             return self._make(id, letters)
-        except BaseException:
-            log.exception("the actor of %r could not be made again", id)
+        except BaseException as error:
+            log_failure(log, error, about(str(id)), "the actor of %r could not be made again", id)
             return None
 
     def _may_restart(self, id: K, ending: Ending) -> bool:
@@ -226,13 +227,16 @@ class Directory(Generic[K]):
 def _report(to: Callable[[K, Any], None], id: K, what: Any) -> None:
     try:
         to(id, what)
-    except Exception:
-        log.exception("what became of the actor of %r could not be reported", id)
+    except Exception as error:
+        unheard = "what became of the actor of %r could not be reported"
+        log_failure(log, error, about(str(id)), unheard, id)
 
 
 def _log_dead_letters(id: object, messages: Sequence[Any]) -> None:
-    log.warning("%d messages for %r were not handled: its actor is gone", len(messages), id)
+    left, extra = len(messages), about(str(id))
+    log.warning("%d messages for %r were not handled: its actor is gone", left, id, extra=extra)
 
 
 def _log_crash(id: object, message: object) -> None:
-    log.error("the actor of %r crashed on a %s, which is dropped", id, type(message).__name__)
+    kind, extra = type(message).__name__, about(str(id))
+    log.error("the actor of %r crashed on a %s, which is dropped", id, kind, extra=extra)

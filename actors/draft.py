@@ -7,7 +7,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..events.errors import AgentDrifted, TurnTakenOver
+from ..events.errors import AgentDrifted, TurnTakenOver, UnknownAgent
 from ..events.messages import NO_USAGE, AssistantMessage, Outcome, Usage
 from ..events.session import (
     AgentDriftDetected,
@@ -23,7 +23,7 @@ from ..events.session import (
 from ..projections import OpenTurn, QueuedInput, SessionState, evolve
 from ..projections.phases import Phase, check_transition
 from .commands import Rules, Stamp
-from .drift import changes, is_breaking
+from .drift import changes
 
 
 class Decision(Struct, frozen=True, gc=False):
@@ -72,11 +72,18 @@ class Draft:
             case _:
                 pass
 
-    def choose(self, turn_id: str) -> None:
-        """Take the rules of the turn that begins or goes on."""
+    def choose(self, turn_id: str, agent: str = "") -> None:
+        """Take the rules of the turn that begins or goes on: with the active agent, or with
+        another one, which has to go on."""
         if self.rules.for_turn is not None:
-            chosen = self.rules.for_turn(self.state, turn_id)
-            self.rules = replace(chosen, for_turn=self.rules.for_turn)
+            self.rules = self.rules.for_turn(self.state, turn_id, agent or self.state.active)
+
+    def finds(self, agent: str) -> bool:
+        """Whether an agent of that name is there."""
+        try:
+            return self.rules.find is None or bool(self.rules.find(agent))
+        except UnknownAgent:
+            return False
 
     def settle(self, call_id: str, outcome: Outcome, content: Any, usage: Usage = NO_USAGE) -> None:
         """Give a call of the open turn its result."""
@@ -134,7 +141,8 @@ def is_owned(state: SessionState, stamp: Stamp, *, adopted: bool) -> bool:
 def configure(draft: Draft) -> None:
     """Record what the agent is, where that is not what the stream says."""
     recorded, current = draft.state.configured, draft.rules.configured
-    if recorded is None or recorded.fingerprint != current.fingerprint:
+    known = ("", "") if recorded is None else (recorded.name, recorded.fingerprint)
+    if known != (current.name, current.fingerprint):
         draft.record(replace(current, at=draft.stamp.at))
 
 
@@ -144,16 +152,19 @@ def note_drift(draft: Draft) -> None:
     drifted = turn.fingerprint and turn.fingerprint != current.fingerprint
     if not drifted or recorded is None or draft.rules.on_drift == "ignore":
         return
-    found = changes(recorded, current)
-    if draft.rules.on_drift == "error" and any(map(is_breaking, found)):
-        raise AgentDrifted(turn.turn_id, found)
+    found = changes(recorded, current, draft.rules.renamed)
+    if not found:  # they only go by other names
+        return
+    names = tuple([each.name for each in found])
+    if draft.rules.on_drift == "error" and any(each.is_breaking for each in found):
+        raise AgentDrifted(turn.turn_id, names)
     draft.record(
         AgentDriftDetected(
             at=draft.stamp.at,
             turn_id=turn.turn_id,
             recorded=turn.fingerprint,
             current=current.fingerprint,
-            changes=found,
+            changes=names,
         )
     )
 
@@ -170,6 +181,8 @@ def resume(draft: Draft) -> None:
             "wait for its result in the stream, or resume from a process started later",
             turn_id=turn.turn_id,
         )
+    if turn.handoff is not None and draft.rules.find is not None:
+        draft.rules.find(turn.handoff.agent)
     draft.choose(turn.turn_id)
     note_drift(draft)
     configure(draft)

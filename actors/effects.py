@@ -29,6 +29,7 @@ from .gate import (
     Settled,
     TimedOut,
 )
+from .logging_context import about, log_failure
 
 __all__ = [
     "Abandoned",
@@ -135,8 +136,8 @@ class EffectLoop:
         while not self._halted:
             try:
                 self._loop.run_forever()
-            except BaseException:  # SystemExit of a task that user code started
-                log.exception("the event loop goes on after an error of a task")
+            except BaseException as error:  # SystemExit of a task that user code started
+                log_failure(log, error, {}, "the event loop goes on after an error of a task")
         self._loop.close()
 
     def _create(
@@ -305,6 +306,10 @@ class Effects:
             running.settle(Abandoned())
         return clean
 
+    def submit(self, job: Callable[[], object]) -> None:
+        """Have a thread do a part of an effect. ``RuntimeError`` once they are closed."""
+        self._pool.submit(job)
+
     def _start_async(self, running: Running, fn: Callable[[], Any]) -> None:
         context = _context(self.place(running.session_id))
         if not self.loop.spawn(partial(self._await, running, fn), context):
@@ -313,7 +318,7 @@ class Effects:
     def _start_sync(self, running: Running, fn: Callable[[], Any]) -> None:
         context = _context(self.place(running.session_id))
         try:
-            self._pool.submit(partial(self._call, running, partial(context.run, fn)))
+            self._pool.submit(lambda: context.run(self._call, running, fn))
         except RuntimeError as error:
             running.settle(Raised(error))
 
@@ -370,8 +375,9 @@ class Effects:
     def _settled(self, post: Callable[[Settled], None], running: Running, outcome: Settled) -> None:
         try:
             post(outcome)
-        except Exception:
-            log.exception("an outcome for session %r could not be posted", running.session_id)
+        except Exception as error:
+            lost, named = "an outcome for session %r could not be posted", running.session_id
+            log_failure(log, error, about(named), lost, named)
         self._running.discard(running)
         if running.timer is not None:
             self.loop.call(running.timer.cancel)

@@ -94,7 +94,7 @@ def _from_course(run: Course, session_id: str) -> Iterator[Fixture]:
             before.application,
             _proposed(answered, steps[answered.place]),
             before.starts,
-            before.carried,
+            before.carried_over,
         )
 
 

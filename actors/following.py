@@ -1,8 +1,8 @@
 """What other nodes do, noticed: the log followed, and the actors concerned told.
 
 A node that is alone follows nothing. Where others live, or callers here wait for what another
-node does, one thread reads the log and wakes the live actors that it is about. Once a second it
-also wakes those who wait, since a node that is lost writes nothing.
+node does, one thread reads the log and wakes the live actors that it is about, until this node is
+alone again. Once a second those who wait are woken in any case: a node that is lost writes nothing.
 """
 
 from __future__ import annotations
@@ -65,6 +65,16 @@ class Follower:
             )
             self._reader.start()
 
+    def _rest(self) -> None:
+        with self._lock:
+            if self._waiting:
+                return
+            events, reader = self._log, self._reader
+            self._log = self._reader = None
+        if events is not None and reader is not None:
+            events.close()
+            reader.join(ROUND_SECONDS)
+
     def _read(self, events: Subscription) -> None:
         self._wake(self._directory.live())  # for what was written before
         try:
@@ -73,7 +83,8 @@ class Follower:
         except StoreError as error:
             log.warning("other nodes are not followed until the next round: %s", error.code)
         with self._lock:
-            self._reader = self._log = None
+            if self._log is events:
+                self._reader = self._log = None
 
     def _go_round(self) -> None:
         beat = rounds = max(int(self._nodes.lease / BEATS_A_LEASE / ROUND_SECONDS), 1)
@@ -85,6 +96,8 @@ class Follower:
                     self._nodes.beat()
                 if self._waiting or not self._nodes.alone():
                     self._follow()
+                else:
+                    self._rest()
             except StoreError as error:
                 log.warning("this node could not say that it lives: %s", error.code)
             self._wake(list(self._waiting))

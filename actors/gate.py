@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from msgspec import Struct
 
+from .logging_context import current_call
+
 if TYPE_CHECKING:
     from asyncio import Task, TimerHandle
 
@@ -163,6 +165,7 @@ class Running:
                 logging.WARNING if self._entry is self._gate else logging.INFO,
                 "a call of session %r ended after it was given up: what it did is not recorded",
                 self.session_id,
+                extra=current_call.get()._asdict() | {"session_id": self.session_id},
             )
 
     def stop(self) -> bool:

@@ -22,6 +22,7 @@ from .commands import (
     Command,
     Continue,
     Discard,
+    IfRunExists,
     LateCommand,
     Resolve,
     Resume,
@@ -34,6 +35,7 @@ from .inputs import content_of
 from .patching import Patch
 from .reading import SessionReading
 from .removing import Delete, Erase, Removal
+from .runs import run_content
 from .turns import Reply, Turn
 from .viewing import point
 from .waiting import Promise
@@ -41,7 +43,7 @@ from .waiting import Promise
 if TYPE_CHECKING:
     from .system import ActorSystem
 
-MAX_KEY = 512
+MAX_NAME = 512
 
 Input: TypeAlias = str | UserMessage | Content
 
@@ -58,7 +60,15 @@ class Session(SessionReading):
         self.tenant: str = tenant
         self.turn_policy: Policy = turn_policy
 
-    def send(self, input: Input, *, policy: Policy | None = None, key: str | None = None) -> Turn:
+    def send(
+        self,
+        input: Input,
+        *,
+        policy: Policy | None = None,
+        run_id: str | None = None,
+        if_run_exists: IfRunExists = "resume",
+        key: str | None = None,
+    ) -> Turn:
         """Ask for a turn. Returns at once: storage and model work in the background.
 
         While a turn runs, the input waits and then runs as a turn of its own (``"wait"``), joins
@@ -70,14 +80,23 @@ class Session(SessionReading):
         with it, also after a crash, it is the same input. Without one, sending again what an
         interrupted turn began with is a retry, and anything else a message of its own.
 
+        ``run_id`` is your own name, in this session, for a turn that is the input's own, whatever
+        the handle's policy: a run. Where there is one of this id, it is gone on with, or waited
+        for, or its result is given again (``"resume"``; the input is the same one, or ``()``); it
+        is dropped, and another one begins (``"restart"``, also where it ended, not where it runs);
+        or that is an error (``"fail"``). With ``"resume_only"`` it is an error where there is none.
+
         Raises ``SystemClosed``, ``MailboxFull``, and ``WouldDeadlock`` for ``"wait"`` inside the
         session's own tools or model, whose turn would have to end first.
         """
         chosen = self.turn_policy if policy is None else check_policy(policy)
+        run = check_run(run_id, if_run_exists, policy, key)
+        chosen = "wait" if run else chosen
         if chosen == "wait":
-            self._refuse_inside("send", "use policy='queue' or 'steer'")
+            self._refuse_inside("send", "use policy='queue' or 'steer', without a run_id")
         turn = Turn(self, token_hex(8))
-        command = Submit(turn.input_id, content_of(input), chosen, _key(key))
+        content = run_content(input) if run else content_of(input)
+        command = Submit(turn.input_id, content, chosen, _name(key, "key"), run, if_run_exists)
         self._system.tell(self, command, turn)
         return turn
 
@@ -93,9 +112,9 @@ class Session(SessionReading):
         turn = Turn(self, token_hex(8))
         command: Command
         if _is_conversation(input):
-            command = Continue(turn.input_id, tuple(input), _key(key))
+            command = Continue(turn.input_id, tuple(input), _name(key, "key"))
         else:
-            command = Submit(turn.input_id, content_of(input), "queue", _key(key))
+            command = Submit(turn.input_id, content_of(input), "queue", _name(key, "key"))
         self._system.tell(self, command, turn)
         return turn
 
@@ -278,13 +297,32 @@ def check_policy(policy: Policy) -> Policy:
     return policy
 
 
-def _key(key: str | None) -> str:
-    if key is None:
+def check_run(
+    run_id: str | None, if_run_exists: IfRunExists, policy: Policy | None, key: str | None
+) -> str:
+    """The run id, "" for none, if what is given with it makes sense; ``ValueError`` otherwise."""
+    if if_run_exists not in get_args(IfRunExists):
+        options = ", ".join(map(repr, get_args(IfRunExists)))
+        raise ValueError(f"if_run_exists is one of {options}, not {if_run_exists!r}")
+    if run_id is None:
+        if if_run_exists != "resume":
+            raise ValueError(f"if_run_exists={if_run_exists!r} takes a run_id")
         return ""
-    if not isinstance(key, str) or not 0 < len(key) <= MAX_KEY:
-        shown = f"one of {len(key)}" if isinstance(key, str) else type(key).__name__
-        raise ValueError(f"a key is a str of 1 to {MAX_KEY} characters, or None, not {shown}")
-    return str(plain(key, "key"))
+    if key is not None:
+        raise ValueError("give a key or a run_id: the run is recognised by its id already")
+    if policy not in (None, "wait"):
+        raise ValueError(f"a run is a turn of its own: leave out policy={policy!r}, or the run_id")
+    return _name(run_id, "run_id")
+
+
+def _name(given: str | None, what: str) -> str:
+    """A name that the caller gives to something; "" for None."""
+    if given is None:
+        return ""
+    if not isinstance(given, str) or not 0 < len(given) <= MAX_NAME:
+        shown = f"one of {len(given)}" if isinstance(given, str) else type(given).__name__
+        raise ValueError(f"a {what} is a str of 1 to {MAX_NAME} characters, or None, not {shown}")
+    return str(plain(given, what))
 
 
 def as_text(given: str, name: str) -> str:

@@ -70,6 +70,7 @@ def submit(draft: Draft, command: Submit) -> None:
                 content=command.content,
                 policy=command.policy,
                 key=command.key,
+                run_id=command.run_id,
             )
         )
     resume(draft)
@@ -118,7 +119,9 @@ def is_new(state: SessionState, command: Submit, stamp: Stamp) -> bool:
 
 def _is_retry(state: SessionState, command: Submit, stamp: Stamp) -> bool:
     turn = state.turn
-    if turn is None or command.key or is_owned(state, stamp, adopted=stamp.adopted):
+    if turn is None or command.key or command.run_id:
+        return False
+    if is_owned(state, stamp, adopted=stamp.adopted):
         return False
     if len(state.queued) > len(state.joinable):  # it may be one of those that wait
         return False

@@ -20,6 +20,7 @@ from ..events.read_model_errors import ReadModelFailed, ReadModelMoved, ReadMode
 from ..events.rendering import well_formed
 from ..projections import ReadModel
 from ..stores import EventStore, ReadModelTable, Subscription
+from .logging_context import log_failure
 from .row_cache import CachedRows, row_decoder
 
 R = TypeVar("R")
@@ -219,7 +220,7 @@ class Projector(Generic[R]):
         except (_Closing, StoreClosed):
             pass
         except Exception as error:
-            log.exception("read model %r is no longer kept", self._model.name)
+            log_failure(log, error, {}, "read model %r is no longer kept", self._model.name)
             self.failure = error
         finally:
             self._end()

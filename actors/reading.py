@@ -22,6 +22,7 @@ class SessionReading:
 
     _system: ActorSystem
     id: str
+    agent: str
 
     def pending(self) -> Pending | None:
         """What is unfinished; None where nothing is."""
@@ -41,6 +42,11 @@ class SessionReading:
     def usage(self) -> Usage:
         """The tokens of all recorded model turns, as of now."""
         return self._system.view(self.id).usage.recorded
+
+    @property
+    def active_agent(self) -> str:
+        """The agent that goes on: with the open turn, or with the next one, as of now."""
+        return self._system.view(self.id).active_agent or self.agent
 
     @property
     def status(self) -> Status:

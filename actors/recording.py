@@ -101,13 +101,13 @@ def row_after(state: SessionState, session_id: str, at: datetime, head: str) -> 
     """What a stream's row says in this state, whose last event happened ``at`` and has the digest
     ``head``."""
     approvals = state.own_approvals(session_id)
-    return RowChange(state.status, state.agent, at, state.tenant, approvals, head)
+    return RowChange(state.status, state.active, at, state.tenant, approvals, head)
 
 
 def row_of(state: SessionState, session_id: str, at: datetime, head: str) -> RowChange:
     """The session's row, where its last event, of that time and digest, led to ``state``."""
     approvals = state.own_approvals(session_id)
-    return RowChange(state.status, state.agent, at, state.tenant, approvals, head)
+    return RowChange(state.status, state.active, at, state.tenant, approvals, head)
 
 
 def those_above(

@@ -157,7 +157,7 @@ class _Asker:
         settled: SimpleQueue[Settled] = SimpleQueue()
         request = fixture.request(ready)
         self._effects.run(
-            ready.asking(request, fixture.turns, fixture.carried, _show_nobody),
+            ready.asking(ready.ask, request, fixture.turns, fixture.carried, _show_nobody),
             is_async=ready.model_is_async,
             gate=Gate(),
             opens="result",

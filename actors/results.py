@@ -29,7 +29,8 @@ class TurnResult(Struct, frozen=True, eq=False):
     ``messages`` is the whole conversation, ``new_messages`` this turn's part of it; ``steps``
     and ``usage`` are this turn's. Where it is paused (``awaiting-approval``), ``approvals`` are
     the decisions it waits for, and the messages go up to the pause. ``output`` is the answer as the
-    agent's ``output_type``, if it has one.
+    agent's ``output_type``, if it has one; ``run_id`` the name that its caller gave the turn, empty
+    where that gave none.
     """
 
     turn_id: str
@@ -40,6 +41,7 @@ class TurnResult(Struct, frozen=True, eq=False):
     usage: Usage
     approvals: tuple[Approval, ...] = ()
     output: Any = None
+    run_id: str = ""
 
     @property
     def new_messages(self) -> Sequence[Message]:
@@ -165,6 +167,14 @@ class InputJoined(Item, frozen=True, tag="input.applied"):
     input_id: str
 
 
+class AgentChanged(Item, frozen=True, tag="agent.changed"):
+    """Another agent goes on with the turn."""
+
+    turn_id: str
+    version: int
+    agent: str
+
+
 class ApprovalShown(Item, frozen=True, tag="approval.requested"):
     """A call waits for a decision."""
 
@@ -198,6 +208,7 @@ StreamItem: TypeAlias = (
     | ToolEnded
     | InputShown
     | InputJoined
+    | AgentChanged
     | ApprovalShown
     | ErrorShown
     | TurnDone

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from ..events.errors import InvalidAgent, UnknownAgent
 from .agent import Agent
@@ -38,6 +38,11 @@ class Roster:
         """The names of the agents, without aliases, in the same order."""
         return [agent.name for agent in self.agents]
 
+    @property
+    def renamed(self) -> Mapping[str, str]:
+        """The names that agents have, by their aliases."""
+        return {alias: agent.name for alias, agent in self._named.items() if alias != agent.name}
+
     def find(self, name: str) -> Agent | None:
         """The agent of that name or alias; None where there is none."""
         return self._named.get(name)
@@ -46,9 +51,9 @@ class Roster:
         """The agent of that name or alias. Raises ``UnknownAgent``, which names those there are."""
         if (found := self._named.get(name)) is None:
             raise UnknownAgent(
-                f"the session belongs to agent {name!r}, which this system does not have "
-                f"(it has {', '.join(map(repr, self.names))}): add it, or name it among the "
-                "aliases of the agent that took its place"
+                f"this system has no agent {name!r} (it has {', '.join(map(repr, self.names))}): "
+                "add it, or name it among the aliases of the agent that took its place; a turn "
+                "that it left unfinished can also be dropped, with discard_pending()"
             )
         return found
 

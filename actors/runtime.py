@@ -21,6 +21,8 @@ from .dispatcher import Dispatcher
 from .effects import Effects
 from .following import Follower
 from .letters import Asked, Drain, IdleFor
+from .listening import Listeners
+from .logging_context import about
 from .mailbox import Envelope, Mailbox
 from .nodes import Nodes
 from .ready import ReadyAgent
@@ -68,6 +70,7 @@ class Runtime:
         self.mailbox_limit: int = mailbox_limit
         self.nodes: Nodes = Nodes(store, lease)
         self.effects: Effects = Effects(threads=CALL_THREADS, grace=CANCEL_GRACE)
+        self.listeners: Listeners = Listeners(store, self.effects.loop)
         self._dispatcher = Dispatcher(WORKERS)
         self.directory: Directory[str] = Directory(
             self._activate,
@@ -151,6 +154,7 @@ class Runtime:
         clean = self._drain(deadline, now=False)
         if not clean:
             self._drain(time.monotonic() + 2 * CANCEL_GRACE, now=True)
+        clean &= self.listeners.close(max(deadline - time.monotonic(), CANCEL_GRACE))
         clean &= self.effects.close(max(deadline - time.monotonic(), CANCEL_GRACE))
         self.follower.close()
         self._dispatcher.shutdown(CANCEL_GRACE)
@@ -166,7 +170,8 @@ class Runtime:
         return SessionActor.on(self._dispatcher, session_id, self)
 
     def _crashed(self, session_id: str, message: object) -> None:
-        log.error("the actor of session %r crashed on a %s", session_id, type(message).__name__)
+        crash, extra = type(message).__name__, about(session_id)
+        log.error("the actor of session %r crashed on a %s", session_id, crash, extra=extra)
         _fail([message], stopped(session_id))
 
     def _dead_letters(self, session_id: str, letters: Sequence[object]) -> None:

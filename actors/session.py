@@ -29,20 +29,24 @@ from ..projections import SessionState
 from ..projections.phases import Phase
 from ..stores.port import Appended
 from . import refusals
+from .alarm import Alarm
 from .attempts import Attempt, Commit
 from .callers import Callers
 from .calls import Call, Calls
-from .commands import Command, Continue, Look, LookAtTheClock, RecordStep, Resume, Stamp, Submit
+from .cast import Cast
+from .commands import Command, Continue, Look, RecordStep, Resume, Stamp, Submit
 from .decider import decide
 from .draft import Decision
 from .inputs import steers
 from .letters import Asked, Asker, Committed, Completed, Drain, Heed, IdleFor, Message
+from .logging_context import about, log_failure
 from .mailbox import Envelope
 from .pooled import PooledActor
-from .ready import Cast, ReadyAgent
+from .ready import ReadyAgent
 from .recording import Known, append_after, read_news, read_on
 from .removing import Delete, Erase, Removal, remove
 from .snapshotting import next_due, take_snapshot
+from .telling import Teller
 from .waiting import Promise
 
 if TYPE_CHECKING:
@@ -59,10 +63,11 @@ class SessionActor(PooledActor):
     def __init__(self, session_id: str, runtime: Runtime) -> None:
         super().__init__()
         self._id, self._runtime = session_id, runtime
-        self._callers = Callers(session_id, lambda output: runtime.agent(self._agent).typed(output))
-        self._cast = Cast(session_id)
+        self._cast = Cast(session_id, runtime.agent)
+        self._callers = Callers(session_id, self._cast.typed)
+        self._teller = Teller(session_id, runtime.listeners)
         ask, serve = partial(runtime.ask, session_id, self.actor_inbox), runtime.children.serve
-        self._calls = Calls(session_id, runtime.effects, self._post, ask, serve)
+        self._calls = Calls(session_id, runtime.effects, self._teller, self._post, ask, serve=serve)
         self._agent = self._tenant = ""
         self._draining: Drain | None = None
         self._commit: Commit | None = None
@@ -70,7 +75,7 @@ class SessionActor(PooledActor):
         self._outcome: Appended | StoreError | None = None
         self._known = Known()
         self._loaded = self._adopted = False
-        self._alarm: datetime | None = None
+        self._alarm = Alarm(session_id, runtime)
         self._snapshot_due = 0
 
     def on_receive(self, message: Message) -> None:
@@ -79,7 +84,7 @@ class SessionActor(PooledActor):
         except TurnstreamError as error:
             self._break(error)
         except Exception as error:
-            log.exception("session %r: its actor failed", self._id)
+            log_failure(log, error, about(self._id), "session %r: its actor failed", self._id)
             crash = refusals.crashed(self._id, error)
             if isinstance(message, Asked):
                 message.asker.fail(crash)
@@ -147,10 +152,7 @@ class SessionActor(PooledActor):
             self._loaded = True
             self._set_alarm()
             self._snapshot_due = next_due(self._known.begun)
-        if self._state.agent:
-            self._agent = self._state.agent
-        else:
-            self._agent, self._tenant = asked.agent, asked.tenant
+        self._agent, self._tenant = asked.agent, asked.tenant
 
     def _check_room(self, command: Command) -> None:
         limit = self._runtime.mailbox_limit
@@ -163,6 +165,7 @@ class SessionActor(PooledActor):
     def _forget(self) -> None:
         self._known = Known()
         self._loaded = self._adopted = False
+        self._teller.interrupt()
 
     def _silences(self, command: Command) -> bool:
         """Whether the model call under way was cancelled for the command's sake. That has to be
@@ -197,8 +200,7 @@ class SessionActor(PooledActor):
     def _decide(self, attempt: Attempt) -> None:
         stamp = self._stamp(silenced=attempt.silenced)
         try:
-            agent, turn = self._runtime.agent(self._agent), self._state.turn
-            rules = self._cast.rules(agent, turn)
+            rules = self._cast.rules(self._state, self._agent)
             decision = decide(self._state, attempt.command, rules, stamp)
         except SessionError:
             if not self._is_news_for(attempt):
@@ -283,6 +285,7 @@ class SessionActor(PooledActor):
         if self._adopted and (turn is None or turn.owner.node != self._runtime.owner.node):
             self._adopted = False
             self._calls.cancel_all()
+        self._teller.caught_up(self._known, adopted=self._adopted)
         self._callers.tell_news(before.state, events, before.version + 1)
         self._await_others()
 
@@ -320,6 +323,7 @@ class SessionActor(PooledActor):
         self._adopted = decision.adopted and decision.state.turn is not None
         self._answer(decision, commit.attempt)
         self._callers.tell(decision, commit.attempt.command, first)
+        self._teller.tell(self._ready, decision, first)
         self._await_others()
         self._runtime.children.stop(self._id, decision)
         self._calls.follow(decision.events, self._state, lambda: self._ready)
@@ -341,15 +345,7 @@ class SessionActor(PooledActor):
             self._calls.start_model(self._ready, self._state, self._callers.feed)
 
     def _set_alarm(self) -> None:
-        """See to it that somebody looks at the clock when the next decision is due."""
-        turn = self._state.turn
-        due = turn.next_expiry if turn is not None and turn.calls else None
-        if due is None or due == self._alarm:
-            return
-        self._alarm = due
-        look: Promise[bool] = Promise(self._id)
-        asked = Asked(LookAtTheClock(), look, self._agent, self._tenant)
-        self._runtime.tell_later(self._id, asked, (due - datetime.now(UTC)).total_seconds())
+        self._alarm.set(self._state.turn, self._agent, self._tenant)
 
     @property
     def _state(self) -> SessionState:
@@ -357,7 +353,7 @@ class SessionActor(PooledActor):
 
     @property
     def _ready(self) -> ReadyAgent:
-        return self._cast.ready(self._runtime.agent(self._agent), self._state.turn)
+        return self._cast.active(self._state, self._agent)
 
     def _post(self, command: Command, call: Call, cause: BaseException | None) -> None:
         self._runtime.post(self.actor_inbox, Envelope(Completed(command, call, cause)))
@@ -387,6 +383,7 @@ class SessionActor(PooledActor):
 
     def on_stop(self) -> None:
         self._calls.cancel_all()
+        self._teller.interrupt()
 
     def on_failure(
         self,

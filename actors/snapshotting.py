@@ -16,6 +16,7 @@ from ..events.session import ContentErased
 from ..projections import INITIAL, SessionUsage, fold, fold_usage
 from ..projections.snapshot import FOLD, Folded, dump_snapshot, load_snapshot
 from ..stores import EventStore, Snapshot
+from .logging_context import about
 
 log: logging.Logger = logging.getLogger("turnstream")
 
@@ -76,4 +77,5 @@ def take_snapshot(store: EventStore, session_id: str) -> None:
         if payload is not None:
             store.snapshots.keep(Snapshot(session_id, folded.version, FOLD, payload))
     except StoreError as error:
-        log.warning("no snapshot of session %r was kept: %s", session_id, error.code)
+        extra = about(session_id)
+        log.warning("no snapshot of session %r was kept: %s", session_id, error.code, extra=extra)

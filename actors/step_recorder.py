@@ -12,14 +12,16 @@ from .commands import RecordStep
 from .gate import Gate
 from .waiting import Promise
 
-Ask: TypeAlias = Callable[[RecordStep, Promise[bool]], None]
+AskToRecord: TypeAlias = Callable[[RecordStep, Promise[bool]], None]
 
 
 class CallRecorder:
     """Asks the actor to record the steps of one attempt of a call, which the ``gate`` says is
     still wanted."""
 
-    def __init__(self, session_id: str, event: ToolCallStarted, gate: Gate, ask: Ask) -> None:
+    def __init__(
+        self, session_id: str, event: ToolCallStarted, gate: Gate, ask: AskToRecord
+    ) -> None:
         self._session_id, self._event, self._gate, self._ask = session_id, event, gate, ask
 
     @property

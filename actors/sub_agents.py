@@ -9,8 +9,9 @@ from msgspec import Struct
 
 from ..events.approvals import Approval, OnExpiry
 from ..events.errors import NotSupported, TurnstreamError
-from ..events.messages import NO_USAGE, Outcome, ToolCall, ToolSpec, Usage
+from ..events.messages import ToolCall, ToolSpec
 from ..events.values import plain
+from .outcomes import ToolDone
 from .signatures import converter, parameters_of, schema_of
 from .tools import NeedsApproval, Tool, ToolOptions
 
@@ -62,14 +63,6 @@ async def _ask(input: str) -> NoReturn:
     raise NotSupported("an agent that is a tool runs in a session: put it into an agent's tools")
 
 
-class SubAgentEnded(Struct, frozen=True):
-    """The sub-agent's turn ended: the call's result, and what it used."""
-
-    outcome: Outcome
-    content: str
-    usage: Usage = NO_USAGE
-
-
 class SubAgentWaits(Struct, frozen=True):
     """It waits for decisions."""
 
@@ -82,4 +75,4 @@ class SubAgentGone(Struct, frozen=True):
     error: TurnstreamError
 
 
-SubAgentOutcome: TypeAlias = SubAgentEnded | SubAgentWaits | SubAgentGone
+SubAgentOutcome: TypeAlias = ToolDone | SubAgentWaits | SubAgentGone

@@ -29,6 +29,7 @@ from .effects import Place
 from .forking import Lineage, fork, lineage
 from .handles import Session, as_text, check_policy
 from .letters import Asked, Asker
+from .logging_context import about
 from .losing import warn_of_lost_questions, warn_that_nothing_was_kept
 from .patching import Patch
 from .projecting import Projector
@@ -96,7 +97,7 @@ class ActorSystem:
             warn_of_lost_questions(roster.agents)
         self._runtime = Runtime(
             roster,
-            partial(ReadyAgent, keep_failed=keep, on_drift=on_agent_drift),
+            partial(ReadyAgent, keep_failed=keep, on_drift=on_agent_drift, roster=roster),
             self._store,
             idle_timeout=idle_timeout,
             mailbox_limit=mailbox_limit,
@@ -223,6 +224,7 @@ class ActorSystem:
             "session %r is set aside: its process was lost %d times and nothing was recorded",
             session_id,
             turn.recoveries + 1,
+            extra=about(session_id, turn.turn_id),
         )
         return True
 

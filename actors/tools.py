@@ -28,6 +28,7 @@ from ..events.errors import InvalidAgent
 from ..events.messages import ToolCall, ToolSpec
 from ..events.values import plain
 from .commands import Gate, OnCrash
+from .logging_context import about, log_failure
 from .models import is_async
 from .signatures import (
     Arguments,
@@ -179,8 +180,10 @@ class Tool:
             return asks
         try:
             return bool(asks(context, self._convert(plain(call.arguments))))
-        except Exception:
-            log.exception("tool %r: needs_approval raised, so the call needs one", self.name)
+        except Exception as error:
+            ids = about(context.session_id, context.turn_id, context.call_id)
+            needed = "tool %r: needs_approval raised, so the call needs one"
+            log_failure(log, error, ids, needed, self.name)
             return True
 
     @property

@@ -21,7 +21,7 @@ from ..events.session import (
 )
 from ..projections import INITIAL, SessionState, evolve
 from ..projections.phases import Phase, check_transition
-from .ready import fingerprint
+from .team import fingerprint
 
 IMPORTED = "imported"
 

@@ -114,7 +114,7 @@ def disagreements(row: SessionRow | None, walk: Walk) -> Iterator[str]:
         yield f"its row is at version {row.version}, the stream at {walk.count}"
     if row.size != walk.size:
         yield f"its row says {row.size} bytes, the stream has {walk.size}"
-    if (row.agent, row.tenant) != (state.agent, state.tenant):
+    if (row.agent, row.tenant) != (state.active, state.tenant):
         yield "its row names another agent or tenant than the stream"
     if walk.begun is not None and row.forked_from != walk.begun.forked_from:
         yield "its row names another origin than the stream"

@@ -83,12 +83,13 @@ class SessionStarted(Event, frozen=True, tag="session_started"):
 
 class InputQueued(Event, frozen=True, tag="input_queued"):
     """An input was accepted. ``key`` is the caller's own name for it: a second send with the
-    same key is the same input."""
+    same key is the same input. ``run_id`` is the caller's name for the turn it is to start."""
 
     input_id: str
     content: Content
     policy: Policy = "wait"
     key: str = ""
+    run_id: str = ""
 
 
 class InputApplied(Event, frozen=True, tag="input_applied"):
@@ -104,9 +105,23 @@ class InputWithdrawn(Event, frozen=True, tag="input_withdrawn"):
     input_id: str
 
 
+class Teammate(Struct, frozen=True, gc=False, omit_defaults=True):
+    """An agent that another one reaches by hand-offs: its model and digests of the rest, empty
+    where there is none or a function chooses it. ``handoffs`` are the names of those that it hands
+    off to."""
+
+    name: str
+    model: str = ""
+    instructions: str = ""
+    tools: dict[str, str] = {}
+    handoffs: tuple[str, ...] = ()
+    output: str = ""
+
+
 class AgentConfigured(Event, frozen=True, tag="agent_configured"):
     """What the agent is from here on. Written only where it differs from the one before.
-    ``output`` is the JSON schema that its final answers are to fit, if there is one."""
+    ``output`` is the JSON schema that its final answers are to fit, if there is one; ``handoffs``
+    names who goes on, by the tool that stands for it; ``team`` are all that it reaches so."""
 
     name: str
     model: str
@@ -114,6 +129,8 @@ class AgentConfigured(Event, frozen=True, tag="agent_configured"):
     tools: tuple[ToolSpec, ...] = ()
     fingerprint: str = ""
     output: dict[str, Any] | None = None
+    handoffs: dict[str, str] = {}
+    team: tuple[Teammate, ...] = ()
 
 
 class TurnStarted(Event, frozen=True, tag="turn_started"):
@@ -236,12 +253,17 @@ class StateChanged(Event, frozen=True, tag="state_changed"):
 
 
 class AgentHandedOff(Event, frozen=True, tag="agent_handed_off"):
-    """Another agent goes on with the turn. ``applied`` is false from the call until the switch."""
+    """Another agent goes on with the turn. ``applied`` is false when the call ``call_id`` asked for
+    it, and true when the switch happens, which is when all calls have their results; then
+    ``fingerprint`` and ``budget`` are the other agent's (None: the budget stays)."""
 
     turn_id: str
     source: str
     target: str
     applied: bool = True
+    call_id: str = ""
+    fingerprint: str = ""
+    budget: Budget | None = None
 
 
 class AgentDriftDetected(Event, frozen=True, tag="agent_drift_detected"):

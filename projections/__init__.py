@@ -17,30 +17,34 @@ from .comparing import (
     compare_trajectories,
 )
 from .growing import Growing
+from .open_turn import (
+    Approved,
+    Gated,
+    Halt,
+    InDoubt,
+    OpenCall,
+    OpenTurn,
+    QueuedInput,
+    Requested,
+    Running,
+    Settled,
+    Stage,
+    TakenStep,
+    Transfer,
+)
 from .phases import TRANSITIONS, Phase, check_transition
 from .read_model import MemoryRows, ReadModel, Rows, project
 from .session import evolve, fold
 from .snapshot import FOLD, Folded, dump_snapshot, load_snapshot
 from .state import (
     INITIAL,
-    Approved,
     Carried,
     Decided,
     Edit,
     EndedTurn,
-    Gated,
-    Halt,
-    InDoubt,
     KeyedInput,
-    OpenCall,
-    OpenTurn,
-    QueuedInput,
-    Requested,
-    Running,
     SessionState,
-    Settled,
-    Stage,
-    TakenStep,
+    Switch,
 )
 from .trajectory import Course, Trajectory, TrajectoryCall, TrajectoryStep, course, trajectory_steps
 from .transcript import Transcript, check_transcript
@@ -90,6 +94,7 @@ __all__ = [
     "Step",
     "StepCountDrift",
     "StepDrift",
+    "Switch",
     "TakenStep",
     "ToolOrderDrift",
     "ToolUsage",
@@ -97,6 +102,7 @@ __all__ = [
     "TrajectoryCall",
     "TrajectoryStep",
     "Transcript",
+    "Transfer",
     "UsageByDay",
     "View",
     "check_transcript",

@@ -13,6 +13,7 @@ from ..events.erasing import unvouched
 from ..events.errors import IllegalTransition
 from ..events.messages import AssistantMessage, ToolMessage
 from ..events.session import (
+    AgentHandedOff,
     AnyEvent,
     ApprovalRequested,
     ApprovalResolved,
@@ -29,9 +30,16 @@ from ..events.session import (
     TurnStarted,
     UnknownEvent,
 )
+from .open_turn import (
+    Running,
+    Settled,
+)
 from .phases import TRANSITIONS, check_transition
 from .session import evolve
-from .state import INITIAL, Running, SessionState, Settled
+from .state import (
+    INITIAL,
+    SessionState,
+)
 from .transcript import Transcript
 
 RuleKind: TypeAlias = Literal["transition", "pairing", "approval", "erasure"]
@@ -158,8 +166,22 @@ def _unpaired(before: SessionState, event: SessionEvent) -> str:
             running = [each.call.id for each in turn.calls if isinstance(each.stage, Running)]
             if call_id not in running and (call_id or turn.calls):
                 return f"a step of call {call_id!r} is recorded, which does not run"
+        case AgentHandedOff():
+            return _misled(before, event)
         case _:
             pass
+    return ""
+
+
+def _misled(before: SessionState, event: AgentHandedOff) -> str:
+    turn = before.turn
+    if turn is None or event.source != turn.agent:
+        return f"it is a hand-off by {event.source!r}, and that is not the agent that goes on"
+    asked = turn.handoff
+    if event.applied and (asked is None or event.target != asked.agent):
+        return f"agent {event.target!r} goes on, and nobody handed over to it"
+    if not event.applied and asked is not None:
+        return f"agent {asked.agent!r} is to go on already"
     return ""
 
 

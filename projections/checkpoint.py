@@ -31,7 +31,9 @@ from ..events.session import (
     UnknownEvent,
 )
 from .session import fold
-from .state import INITIAL
+from .state import (
+    INITIAL,
+)
 from .usage import SessionUsage, fold_usage
 from .view import View
 

@@ -8,7 +8,8 @@ from ..events.frozen import frozen
 from ..events.messages import ToolCall
 from ..events.session import ApprovalRequested, ApprovalResolved, ApprovalWithdrawn
 from .folding import Folding
-from .state import Approved, Decided, Gated, InDoubt, OpenCall, Requested, Running, Stage
+from .open_turn import Approved, Gated, InDoubt, OpenCall, Requested, Running, Stage
+from .state import Decided
 
 
 def requested(folding: Folding, event: ApprovalRequested) -> None:

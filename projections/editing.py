@@ -29,7 +29,18 @@ from ..events.session import (
     ToolResultsTrimmed,
 )
 from .folding import Folding
-from .state import FORKED, Halt, OpenCall, OpenTurn, Requested, SessionState, Settled
+from .open_turn import (
+    FORKED,
+    Halt,
+    OpenCall,
+    OpenTurn,
+    Requested,
+    Settled,
+)
+from .state import (
+    SessionState,
+    Switch,
+)
 from .transcript import check_transcript
 from .trimming import shortened
 
@@ -87,7 +98,7 @@ def _say_instead(folding: Folding, given: Any) -> bool:
     later = [each for each in starts if kept <= each < upto]
     later += [upto] if turn is not None and upto >= kept else []
     folding.forget_ended(kept)
-    folding.edit(kept, messages[kept:], later)
+    folding.edit(kept, messages[kept:], later, _switches(folding, kept, upto=len(messages)))
     return True
 
 
@@ -96,7 +107,8 @@ def _rebased(turn: OpenTurn, before: Sequence[Message], messages: Sequence[Messa
     as before, and else what follows its beginning, or the last input where nothing does."""
     own = before[turn.base :]
     start = len(messages) - len(own)
-    if start < 0 or tuple(messages[start:]) != tuple(own):
+    as_before = start >= 0 and tuple(messages[start:]) == tuple(own)
+    if not as_before:
         start = min(turn.base, len(messages))
     if start == len(messages):
         inputs = [n for n, each in enumerate(messages) if isinstance(each, UserMessage)]
@@ -107,7 +119,9 @@ def _rebased(turn: OpenTurn, before: Sequence[Message], messages: Sequence[Messa
     stages = [OpenCall(call, known.get(call.id, Requested())) for call in calls]
     same = {each.call.id: each.call for each in turn.calls}
     others = [each.call_id for each in turn.taken if same.get(each.call_id) not in calls]
-    return replace(turn.without_taken(*others), base=start, calls=tuple(stages))
+    same_calls = bool(calls) and calls == tuple([each.call for each in turn.calls])
+    handoff = turn.handoff if as_before or same_calls else None
+    return replace(turn.without_taken(*others), base=start, calls=tuple(stages), handoff=handoff)
 
 
 def _give_result(folding: Folding, event: ForkPatched) -> bool:
@@ -129,7 +143,8 @@ def _give_result(folding: Folding, event: ForkPatched) -> bool:
         return False
     at, message = known
     message = replace(message, content=content, outcome="ok")
-    folding.edit(at, (message, *messages[at + 1 :]), [each for each in starts if each >= at])
+    later = [each for each in starts if each >= at]
+    folding.edit(at, (message, *messages[at + 1 :]), later, _switches(folding, at))
     return True
 
 
@@ -139,15 +154,25 @@ def rewound(folding: Folding, event: SessionRewound) -> bool:
         return False
     transcript, starts = folding.written()
     messages, places, kept = [*transcript], [*starts], len(transcript)
+    switches = [*folding.switches]
     for edit in reversed(folding.edits[len(folding.edits) - event.undoes :]):
         kept = min(kept, edit.kept)
         messages[edit.kept :] = edit.removed
         places = [*(each for each in places if each < edit.kept), *edit.starts]
+        switches = [*(each for each in switches if each.place <= edit.kept), *edit.switches]
     keep = whole(messages, event.keep_entries)
     kept = min(kept, keep)
     folding.forget_ended(kept)
-    folding.edit(kept, messages[kept:keep], [each for each in places if kept <= each < keep])
+    later = [each for each in places if kept <= each < keep]
+    switched = [each for each in switches if kept < each.place <= keep]
+    folding.edit(kept, messages[kept:keep], later, switched)
     return True
+
+
+def _switches(folding: Folding, kept: int, upto: int | None = None) -> list[Switch]:
+    """Those after the first ``kept`` messages, which an edit of messages alone leaves."""
+    later = [each for each in folding.switches if each.place > kept]
+    return later if upto is None else [each for each in later if each.place <= upto]
 
 
 def cleared(folding: Folding, event: SessionCleared) -> bool:
@@ -168,7 +193,8 @@ def trimmed(folding: Folding, event: ToolResultsTrimmed) -> bool:
     if changed:
         first = min(changed)
         tail = [changed.get(n, messages[n]) for n in range(first, len(messages))]
-        folding.edit(first, tail, [each for each in starts if each >= first])
+        later = [each for each in starts if each >= first]
+        folding.edit(first, tail, later, _switches(folding, first))
     return True
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -11,15 +11,18 @@ from msgspec.structs import replace
 from ..events.messages import AssistantMessage, Message, ToolCall, Usage
 from ..events.session import AgentConfigured, ParentCall
 from .growing import Growing
+from .open_turn import (
+    OpenTurn,
+    QueuedInput,
+)
 from .state import (
     Carried,
     Decided,
     Edit,
     EndedTurn,
     KeyedInput,
-    OpenTurn,
-    QueuedInput,
     SessionState,
+    Switch,
 )
 from .transcript import Transcript
 
@@ -44,9 +47,12 @@ class Folding:
         "queued",
         "redecided",
         "rekeyed",
+        "rerun",
+        "runs",
         "said",
         "spoken",
         "starts",
+        "switches",
         "tenant",
         "transcript",
         "turn",
@@ -72,9 +78,12 @@ class Folding:
         self.decided: Mapping[str, Decided] = state.decided
         self.rekeyed: dict[str, KeyedInput] | None = None
         self.redecided: dict[str, Decided] | None = None
+        self.runs: Mapping[str, KeyedInput] = state.runs
+        self.rerun: dict[str, KeyedInput] | None = None
         self.starts: Growing[int] = state.starts
         self.edits: Growing[Edit] = state.edits
         self.parent: ParentCall | None = state.parent
+        self.switches: Growing[Switch] = state.switches
         self.carried: Carried | None = state.carried
         self.said: list[Message] = []
         self.spoken: int = len(state.transcript)
@@ -103,8 +112,15 @@ class Folding:
             self.starts,
             self.edits,
             self.parent,
+            self.switches,
             self.carried,
+            self.runs if self.rerun is None else self.rerun,
         )
+
+    @property
+    def active(self) -> str:
+        """The agent that goes on with the next turn."""
+        return self.agent if self.switches.last is None else self.switches.last.agent
 
     @property
     def length(self) -> int:
@@ -127,12 +143,26 @@ class Folding:
         self.said, self.spoken, self.began = [], len(self.transcript), []
         return self.transcript, self.starts
 
-    def edit(self, kept: int, messages: Iterable[Message] = (), starts: Iterable[int] = ()) -> None:
-        """Let other messages, and turns that begin elsewhere, follow the first ``kept``
-        messages. What followed them is noted."""
+    def switch(self, agent: str) -> None:
+        """Let another agent go on from here."""
+        self.switches = self.switches.extended((Switch(self.length, agent),))
+
+    def edit(
+        self,
+        kept: int,
+        messages: Iterable[Message] = (),
+        starts: Iterable[int] = (),
+        switches: Iterable[Switch] = (),
+    ) -> None:
+        """Let other messages, turns that begin elsewhere, and other switches follow the first
+        ``kept`` messages. What followed them is noted."""
         transcript, places = self.written()
         first = bisect_left(places, kept)
-        self.edits = self.edits.extended((Edit(kept, transcript[kept:], places[first:]),))
+        staying = bisect_right(self.switches, kept, key=_place)
+        gone = Edit(kept, transcript[kept:], places[first:], self.switches[staying:])
+        self.edits = self.edits.extended((gone,))
+        if gone.switches or switches:
+            self.switches = self.switches.first(staying).extended(switches)
         self.transcript, self.spoken, self.said = transcript.first(kept), kept, list(messages)
         self.starts, self.began = places.first(first), list(starts)
         if self.carried is not None and self.carried.covers > kept:
@@ -140,12 +170,15 @@ class Folding:
 
     def forget_ended(self, kept: int) -> None:
         """Forget how turns ended that are not all among the first ``kept`` messages, those that
-        were dropped after these included: their keys are free."""
+        were dropped after these included: their keys and run ids are free."""
         if self.ended is not None and _is_cut(self.ended, kept):
             self.ended = None
         for key, known in [*(self.keyed if self.rekeyed is None else self.rekeyed).items()]:
             if known.ended is not None and _is_cut(known.ended, kept):
                 del self.own_keys()[key]
+        for run_id, run in [*(self.runs if self.rerun is None else self.rerun).items()]:
+            if run.ended is not None and _is_cut(run.ended, kept):
+                del self.own_runs()[run_id]
 
     def take(self, ids: tuple[str, ...]) -> tuple[QueuedInput, ...]:
         """Take these inputs out of the queue."""
@@ -173,6 +206,24 @@ class Folding:
             elif each.key:
                 self.own_keys()[each.key] = KeyedInput(each.input_id, each.content, ended)
 
+    def end_run(self, turn: OpenTurn, ended: EndedTurn) -> None:
+        """Note how the turn's run ended, if it is one."""
+        if turn.run_id:
+            first = next((each for each in turn.inputs if each.run_id == turn.run_id), None)
+            if first is not None:
+                self.own_runs()[turn.run_id] = KeyedInput(first.input_id, first.content, ended)
+
+    def forget_run(self, run_id: str) -> None:
+        """Forget how a run ended, as its id names another one from now on."""
+        if run_id in (self.runs if self.rerun is None else self.rerun):
+            del self.own_runs()[run_id]
+
+    def own_runs(self) -> dict[str, KeyedInput]:
+        """The runs that ended as a dictionary that no state holds yet."""
+        if self.rerun is None:
+            self.rerun = dict(self.runs)
+        return self.rerun
+
     def own_keys(self) -> dict[str, KeyedInput]:
         """The keys as a dictionary that no state holds yet."""
         if self.rekeyed is None:
@@ -189,6 +240,10 @@ class Folding:
     def owes_results(self) -> bool:
         """Whether calls lack results: then nothing may come between."""
         return self.turn is not None and bool(self.turn.calls)
+
+
+def _place(switch: Switch) -> int:
+    return switch.place
 
 
 def _is_cut(ended: EndedTurn, kept: int) -> bool:

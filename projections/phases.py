@@ -13,6 +13,7 @@ from ..events.errors import IllegalTransition
 from ..events.session import (
     AgentConfigured,
     AgentDriftDetected,
+    AgentHandedOff,
     ApprovalRequested,
     ApprovalResolved,
     ApprovalWithdrawn,
@@ -90,6 +91,7 @@ TRANSITIONS: Mapping[Phase, Mapping[type[Event], frozenset[Phase] | None]] = {
         ModelCallDiscarded,
         AgentDriftDetected,
         StepRecorded,
+        AgentHandedOff,
         MODEL=(TurnResumed,),
         TOOLS=(ModelTurnRecorded,),
         ANSWERED=(ModelTurnRecorded,),
@@ -107,6 +109,7 @@ TRANSITIONS: Mapping[Phase, Mapping[type[Event], frozenset[Phase] | None]] = {
         ToolCallStarted,
         StepRecorded,
         AgentDriftDetected,
+        AgentHandedOff,
         MODEL=(ToolResultRecorded,),
         TOOLS=(ToolResultRecorded, TurnResumed, ApprovalRequested, *_DECISIONS),
         PAUSED=(ToolResultRecorded, ApprovalRequested, *_DECISIONS),
@@ -115,6 +118,7 @@ TRANSITIONS: Mapping[Phase, Mapping[type[Event], frozenset[Phase] | None]] = {
     ),
     Phase.PAUSED: _phase(
         AgentDriftDetected,
+        AgentHandedOff,
         ApprovalRequested,
         MODEL=(ToolResultRecorded,),
         TOOLS=(ToolResultRecorded, ToolCallStarted, *_DECISIONS),

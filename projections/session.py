@@ -24,6 +24,7 @@ from ..events.rendering import render
 from ..events.session import (
     AgentConfigured,
     AgentDriftDetected,
+    AgentHandedOff,
     AnyEvent,
     ApprovalRequested,
     ApprovalResolved,
@@ -53,25 +54,25 @@ from ..events.session import (
     TurnStarted,
     UnknownEvent,
 )
-from . import deciding, editing
+from . import deciding, editing, ending
 from .folding import Folding
-from .state import (
-    ABORTED,
-    INITIAL,
-    Carried,
-    EndedTurn,
-    Halt,
+from .open_turn import (
     InDoubt,
-    KeyedInput,
     OpenCall,
     OpenTurn,
     QueuedInput,
     Requested,
     Running,
-    SessionState,
     Settled,
     Stage,
     TakenStep,
+    Transfer,
+)
+from .state import (
+    INITIAL,
+    Carried,
+    KeyedInput,
+    SessionState,
 )
 
 
@@ -123,6 +124,9 @@ def _started(folding: Folding, event: SessionStarted) -> None:
         editing.forked(folding)
 
 
+_on(TurnFinished)(_edited(ending.finished))
+_on(TurnFailed)(ending.failed)
+_on(TurnAborted)(ending.aborted)
 _on(ForkPatched)(_edited(editing.patched))
 _on(SessionRewound)(_edited(editing.rewound))
 _on(SessionCleared)(_edited(editing.cleared))
@@ -142,10 +146,14 @@ def _state_changed(folding: Folding, event: StateChanged) -> None:
 @_on(InputQueued)
 def _queued(folding: Folding, event: InputQueued) -> None:
     turn_id = folding.turn.turn_id if folding.turn is not None else ""
-    accepted = QueuedInput(event.input_id, event.content, event.policy, event.key, turn_id)
+    accepted = QueuedInput(
+        event.input_id, event.content, event.policy, event.key, turn_id, event.run_id
+    )
     folding.queued = (*folding.queued, accepted)
     if event.key:
         folding.own_keys()[event.key] = KeyedInput(event.input_id, event.content)
+    if event.run_id:
+        folding.forget_run(event.run_id)
 
 
 @_on(InputWithdrawn)
@@ -158,6 +166,8 @@ def _turn_started(folding: Folding, event: TurnStarted) -> None:
     if folding.owes_results:
         _unfolded(folding, event)
         return
+    if event.agent != folding.active:  # it goes by another name by now
+        folding.switch(event.agent)
     base, inputs = folding.length, folding.take(event.input_ids)
     folding.turn = OpenTurn(
         event.turn_id,
@@ -310,6 +320,18 @@ _on(ApprovalResolved)(deciding.resolved)
 _on(ApprovalWithdrawn)(deciding.withdrawn)
 
 
+@_on(AgentHandedOff)
+def _handed_off(folding: Folding, event: AgentHandedOff) -> None:
+    turn = folding.turn
+    if turn is None or (event.applied and turn.calls):
+        _unfolded(folding, event)
+    elif event.applied:
+        folding.turn = turn.handed_over(event.target, event.fingerprint, event.budget, event.at)
+        folding.switch(event.target)
+    else:
+        folding.turn = replace(turn, handoff=Transfer(event.target, event.call_id))
+
+
 @_on(AgentDriftDetected)
 def _drifted(folding: Folding, event: AgentDriftDetected) -> None:
     pass
@@ -322,7 +344,9 @@ def _erased(folding: Folding, event: ContentErased) -> None:
 
 @_on(ContextCarried)
 def _context_carried(folding: Folding, event: ContextCarried) -> None:
-    folding.carried = Carried(frozen(event.value), event.covers)
+    folding.carried = Carried(
+        frozen(event.value), event.covers, folding.turn.agent if folding.turn else ""
+    )
 
 
 @_on(OutputRefused)
@@ -334,57 +358,6 @@ def _output_refused(folding: Folding, event: OutputRefused) -> None:
         return
     folding.said.append(UserMessage(event.text))
     folding.turn = replace(turn, refused=turn.refused + 1).at_work(event.at)
-
-
-@_on(TurnFinished)
-def _turn_finished(folding: Folding, event: TurnFinished) -> None:
-    if (turn := folding.turn) is None:
-        return
-    if turn.calls:
-        _unfolded(folding, event)
-        return
-    folding.turn = None
-    folding.ended = EndedTurn(
-        turn.turn_id,
-        event.finish_reason,
-        turn.base,
-        folding.length,
-        turn.steps,
-        turn.usage,
-        event.output,
-    )
-    folding.rekey(turn.inputs, folding.ended)
-
-
-@_on(TurnFailed)
-def _turn_failed(folding: Folding, event: TurnFailed) -> None:
-    if (turn := folding.turn) is None:
-        return
-    if event.kept:
-        folding.turn = replace(turn.at_rest(event.at), halt=Halt(event.code, event.error))
-    else:
-        _drop(folding, turn)
-        folding.rekey(turn.inputs, None)
-
-
-@_on(TurnAborted)
-def _turn_aborted(folding: Folding, event: TurnAborted) -> None:
-    if (turn := folding.turn) is None:
-        return
-    if event.kept:
-        stopped = Halt(ABORTED, "the turn was stopped")
-        folding.turn = replace(turn.at_rest(event.at), halt=stopped)
-    else:
-        _drop(folding, turn)
-        length = folding.length
-        ended = EndedTurn(turn.turn_id, "aborted", length, length, turn.steps, turn.usage)
-        folding.rekey(turn.inputs, ended)
-
-
-def _drop(folding: Folding, turn: OpenTurn) -> None:
-    folding.turn = None
-    if folding.reaches(turn.base):
-        folding.edit(turn.base)
 
 
 def _staged(calls: tuple[OpenCall, ...], call_id: str, stage: Stage) -> tuple[OpenCall, ...]:

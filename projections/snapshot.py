@@ -19,7 +19,14 @@ from ..events.frozen import frozen, thawed
 from ..events.messages import AssistantMessage, Message, ToolCall
 from ..events.values import is_json
 from .growing import Growing
-from .state import Edit, OpenCall, SessionState
+from .open_turn import (
+    OpenCall,
+)
+from .state import (
+    Edit,
+    SessionState,
+    Switch,
+)
 from .transcript import Transcript
 from .usage import SessionUsage
 
@@ -46,6 +53,7 @@ class _Kept(Struct, frozen=True, gc=False):
     transcript: list[Message]
     starts: list[int]
     edits: list[Edit]
+    switches: list[Switch]
 
 
 def dump_snapshot(folded: Folded) -> bytes | None:
@@ -55,9 +63,18 @@ def dump_snapshot(folded: Folded) -> bytes | None:
     waits = state.turn is not None and any(gated.asked for _, gated in state.turn.gated)
     if state.unfolded or waits or not all(map(_is_json, _open_values(state))):
         return None
-    bare = replace(state, transcript=Transcript(), starts=Growing(), edits=Growing())
+    bare = replace(
+        state, transcript=Transcript(), starts=Growing(), edits=Growing(), switches=Growing()
+    )
     kept = _Kept(
-        folded.version, folded.prev, bare, folded.usage, transcript, [*state.starts], edits
+        folded.version,
+        folded.prev,
+        bare,
+        folded.usage,
+        transcript,
+        [*state.starts],
+        edits,
+        [*state.switches],
     )
     try:
         payload = _write(kept)
@@ -79,7 +96,8 @@ def load_snapshot(snapshot: bytes) -> Folded | None:
         kept.state,
         transcript=Transcript(map(_frozen, kept.transcript)),
         starts=Growing(kept.starts),
-        edits=Growing([Edit(e.kept, tuple(map(_frozen, e.removed)), e.starts) for e in kept.edits]),
+        edits=Growing([_frozen_edit(each) for each in kept.edits]),
+        switches=Growing(kept.switches),
     )
     if state.carried is not None:
         state = replace(state, carried=replace(state.carried, value=frozen(state.carried.value)))
@@ -97,7 +115,9 @@ def _open_values(state: SessionState) -> Iterable[Any]:
         yield state.carried.value
     if state.ended is not None:
         yield state.ended.output
-    yield from (known.ended.output for known in state.keyed.values() if known.ended is not None)
+    for known in (*state.keyed.values(), *state.runs.values()):
+        if known.ended is not None:
+            yield known.ended.output
     if state.configured is not None:
         yield state.configured.output
         yield from (tool.schema for tool in state.configured.tools)
@@ -113,6 +133,10 @@ def _open_values(state: SessionState) -> Iterable[Any]:
 
 def _is_json(value: Any) -> bool:
     return is_json(thawed(value))
+
+
+def _frozen_edit(edit: Edit) -> Edit:
+    return replace(edit, removed=tuple(map(_frozen, edit.removed)))
 
 
 def _frozen(message: Message) -> Message:

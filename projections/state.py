@@ -3,262 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal
 
 from msgspec import Struct
-from msgspec.structs import replace
 
-from ..events.approvals import Approval, OnExpiry, is_over
+from ..events.approvals import Approval
 from ..events.messages import (
     NO_USAGE,
     AssistantMessage,
     Content,
     Message,
-    Policy,
-    ToolCall,
-    ToolMessage,
     Usage,
 )
-from ..events.session import (
-    AgentConfigured,
-    Budget,
-    FinishReason,
-    Owner,
-    ParentCall,
-    Status,
-)
+from ..events.session import AgentConfigured, FinishReason, ParentCall, Status
 from .growing import Growing
+from .open_turn import OpenTurn, QueuedInput
 from .phases import Phase
 from .transcript import Transcript
 
 
-class Requested(Struct, frozen=True, gc=False, tag=True):
-    """The model asked for the call; nothing was done yet."""
-
-
-class Running(Struct, frozen=True, gc=False, tag=True):
-    """The call runs, for the ``attempt``-th time."""
-
-    attempt: int
-
-
-class InDoubt(Struct, frozen=True, gc=False, tag=True):
-    """The call ran when its node was lost: nobody knows how far it came."""
-
-    attempt: int
-
-
-class Gated(Struct, frozen=True, gc=False, tag=True):
-    """The call waits for a decision. ``attempts`` is how often it ran before: 0, or it is in
-    doubt. ``asked`` are the decisions that the call's sub-agent waits for, where it is that."""
-
-    approval_id: str
-    attempts: int
-    requested_at: datetime
-    expires_at: datetime | None = None
-    on_expiry: OnExpiry = "reject"
-    path: tuple[str, ...] = ()
-    within: tuple[str, ...] = ()
-    asked: tuple[Approval, ...] = ()
-
-    @property
-    def awaited(self) -> tuple[str, ...]:
-        """The ids of the decisions that are waited for."""
-        return tuple([each.id for each in self.asked]) or (self.approval_id,)
-
-    def is_over(self, at: datetime) -> bool:
-        """Whether the call is to be rejected by that time, as no decision came."""
-        return is_over(self.expires_at, self.on_expiry, at)
-
-
-class Approved(Struct, frozen=True, gc=False, tag=True):
-    """The call may run now. ``attempts`` is how often it ran before."""
-
-    attempts: int
-
-
-class Settled(Struct, frozen=True, gc=False, tag=True):
-    """The call has its result."""
-
-    message: ToolMessage
-
-
-Stage: TypeAlias = Requested | Gated | Approved | Running | InDoubt | Settled
-
-
-class OpenCall(Struct, frozen=True, gc=False):
-    """A call of the model turn that is being answered. ``child`` is the session that does its
-    work, once that was begun."""
-
-    call: ToolCall
-    stage: Stage
-    child: str = ""
-
-    def at(self, stage: Stage) -> OpenCall:
-        """The same call at that stage."""
-        return OpenCall(self.call, stage, self.child)
-
-
-class TakenStep(Struct, frozen=True, gc=False):
-    """A durable step that was recorded, of a call that is open, or of a journal's run."""
-
-    call_id: str
-    name: str
-    arguments_digest: str
-    value: Any = None
-    position: int = 0
-    key: str = ""
-    scope: str = ""
-
-
-class QueuedInput(Struct, frozen=True, gc=False):
-    """An accepted input. ``turn_id`` is the turn that was open then, if one was."""
-
-    input_id: str
-    content: Content
-    policy: Policy
-    key: str = ""
-    turn_id: str = ""
-
-
-ABORTED = "aborted"
-FORKED = "forked"
-
-
-class Halt(Struct, frozen=True, gc=False):
-    """Why a turn that is kept does not go on."""
-
-    code: str
-    error: str
-
-
-class OpenTurn(Struct, frozen=True, gc=False):
-    """The turn that has not ended yet. ``base`` is the length of the transcript before it;
-    ``inputs`` are those it began with and those that joined it. ``discarded`` counts the model
-    calls of the current step that came to nothing, and ``broken`` those that broke and were made
-    once more, also over lost nodes; ``refused`` counts the final answers since it began or went on
-    that did not fit; ``recoveries`` counts the lost nodes since anything was recorded. Where the
-    budget has a limit of time, ``active`` is how long the turn was active up to ``clock``, in
-    seconds. ``taken`` are the durable steps of the calls without a result, as they were recorded:
-    of two at one place, the later counts."""
-
-    turn_id: str
-    agent: str
-    budget: Budget
-    owner: Owner
-    base: int
-    inputs: tuple[QueuedInput, ...]
-    run_id: str = ""
-    steps: int = 0
-    discarded: int = 0
-    broken: int = 0
-    refused: int = 0
-    recoveries: int = 0
-    fingerprint: str = ""
-    active: float = 0.0
-    clock: datetime | None = None
-    calls: tuple[OpenCall, ...] = ()
-    tool_calls: int = 0
-    usage: Usage = NO_USAGE
-    halt: Halt | None = None
-    taken: tuple[TakenStep, ...] = ()
-
-    def taken_by(self, call_id: str) -> tuple[TakenStep, ...]:
-        """The durable steps recorded of a call that has no result; of a run, where ``call_id`` is
-        empty."""
-        return tuple([each for each in self.taken if each.call_id == call_id])
-
-    def without_taken(self, *call_ids: str) -> OpenTurn:
-        """The turn without the durable steps of these calls: they have their results, or are not
-        the calls any more that took them."""
-        if not self.taken:
-            return self
-        return replace(self, taken=tuple([e for e in self.taken if e.call_id not in call_ids]))
-
-    def without_numbered(self, call_id: str) -> OpenTurn:
-        """The turn without those durable steps of a call that are known by their numbers alone:
-        its arguments are others now. A key still says what it said."""
-        taken = [each for each in self.taken if each.call_id != call_id or each.key]
-        return replace(self, taken=tuple(taken)) if len(taken) < len(self.taken) else self
-
-    def active_at(self, at: datetime) -> float:
-        """How long the turn was active by that time, in seconds; time in which it was paused,
-        halted or lost does not count."""
-        if self.clock is None:
-            return self.active
-        return self.active + max((at - self.clock).total_seconds(), 0)
-
-    def at_rest(self, at: datetime) -> OpenTurn:
-        """The turn when nothing in it goes on from that time."""
-        if not self.budget.seconds:
-            return self
-        return replace(self, active=self.active_at(at), clock=None)
-
-    def ticked(self, at: datetime) -> OpenTurn:
-        """The turn at that time, at work or at rest as before: who decides where nothing runs
-        does not set it going."""
-        return self if self.clock is None else self.at_work(at)
-
-    def at_work(self, at: datetime) -> OpenTurn:
-        """The turn when something in it goes on from that time."""
-        if not self.budget.seconds:
-            return self
-        return replace(self, active=self.active_at(at), clock=at)
-
-    @property
-    def gated(self) -> list[tuple[ToolCall, Gated]]:
-        """The calls that wait for a decision, in order."""
-        return [(each.call, each.stage) for each in self.calls if isinstance(each.stage, Gated)]
-
-    @property
-    def results(self) -> list[ToolMessage]:
-        """The results there are already of the calls that are being answered, in call order."""
-        return [each.stage.message for each in self.calls if isinstance(each.stage, Settled)]
-
-    @property
-    def is_paused(self) -> bool:
-        """Whether nothing goes on before a decision."""
-        stages = [each.stage for each in self.calls]
-        if not any(isinstance(stage, Gated) for stage in stages):
-            return False
-        return all(isinstance(stage, (Gated, Settled, Requested)) for stage in stages)
-
-    @property
-    def next_expiry(self) -> datetime | None:
-        """When the first of the decisions is no longer waited for; None where all are."""
-        ends = [gated.expires_at for _, gated in self.gated if gated.on_expiry == "reject"]
-        return min((each for each in ends if each is not None), default=None)
-
-    def approvals(self, session_id: str, call: ToolCall, gated: Gated) -> tuple[Approval, ...]:
-        """The questions that a gated call stands for: its own, or those of its sub-agent."""
-        return gated.asked or (self._approval(session_id, call, gated),)
-
-    def _approval(self, session_id: str, call: ToolCall, gated: Gated) -> Approval:
-        return Approval(
-            gated.approval_id,
-            session_id,
-            self.turn_id,
-            call.id,
-            call.name,
-            call.arguments,
-            gated.requested_at,
-            "in-doubt" if gated.attempts else "gated",
-            gated.expires_at,
-            gated.on_expiry,
-            gated.path,
-            gated.within,
-        )
-
-    @property
-    def aborted(self) -> bool:
-        """Whether it was stopped on purpose, and is kept: by its owner, or since it is a fork's,
-        which goes on when it is told to."""
-        return self.halt is not None and self.halt.code in (ABORTED, FORKED)
-
-
 class EndedTurn(Struct, frozen=True, gc=False):
-    """How a turn ended: its messages are those from ``base`` up to ``length``."""
+    """How a turn ended: its messages are those from ``base`` up to ``length``; ``agent`` ended
+    it."""
 
     turn_id: str
     finish_reason: FinishReason | Literal["aborted"]
@@ -267,10 +33,13 @@ class EndedTurn(Struct, frozen=True, gc=False):
     steps: int
     usage: Usage
     output: Any = None
+    run_id: str = ""
+    agent: str = ""
 
 
 class KeyedInput(Struct, frozen=True, gc=False):
-    """The input that was sent with a key; ``ended`` is how its turn ended, if it did."""
+    """The input that was sent with a key, or that a run began with; ``ended`` is how its turn
+    ended, if it did."""
 
     input_id: str
     content: Content
@@ -285,20 +54,30 @@ class Decided(Struct, frozen=True, gc=False):
     note: str = ""
 
 
+class Switch(Struct, frozen=True, gc=False):
+    """From so many messages on, this agent goes on."""
+
+    place: int
+    agent: str
+
+
 class Carried(Struct, frozen=True, gc=False):
-    """What a context policy carries over; it speaks of the first ``covers`` messages."""
+    """What the context policy of an agent carries over; it speaks of the first ``covers``
+    messages."""
 
     value: Any
     covers: int
+    agent: str = ""
 
 
 class Edit(Struct, frozen=True, gc=False):
     """A change of the conversation that was no growth: what followed the first ``kept`` messages
-    was ``removed``, with the turns that began at ``starts``."""
+    was ``removed``, with the turns that began at ``starts`` and the ``switches`` of agents."""
 
     kept: int
     removed: tuple[Message, ...]
     starts: tuple[int, ...]
+    switches: tuple[Switch, ...] = ()
 
 
 class SessionState(Struct, frozen=True, gc=False):
@@ -306,8 +85,9 @@ class SessionState(Struct, frozen=True, gc=False):
     sub-agent's; ``transcript`` includes the open turn's messages;
     ``ended`` is the last turn that joined the conversation; ``starts`` are the places in the
     transcript at which turns begin; ``edits`` are the changes of it that were no growth;
-    ``carried`` is what a context policy carries over;
-    ``unfolded`` is the topic of the first event this version can't fold."""
+    ``carried`` is what a context policy carries over; ``runs`` are the runs that ended, by their
+    ids; ``unfolded`` is the topic of the first event this version can't fold. ``agent`` is the one
+    that the session began with, ``switches`` say where another one took its place."""
 
     agent: str = ""
     tenant: str = ""
@@ -326,7 +106,32 @@ class SessionState(Struct, frozen=True, gc=False):
     starts: Growing[int] = Growing()
     edits: Growing[Edit] = Growing()
     parent: ParentCall | None = None
+    switches: Growing[Switch] = Growing()
     carried: Carried | None = None
+    runs: Mapping[str, KeyedInput] = {}
+
+    def run(self, run_id: str) -> KeyedInput | None:
+        """The run that this id names by now: it is open, waits, or has ended; None where it is not
+        known."""
+        turn = self.turn
+        inputs = turn.inputs if turn is not None and turn.run_id == run_id else self.queued
+        for each in inputs:
+            if each.run_id == run_id:
+                return KeyedInput(each.input_id, each.content)
+        return self.runs.get(run_id)
+
+    @property
+    def active(self) -> str:
+        """The agent that goes on: with the open turn, or with the next one."""
+        if self.turn is not None:
+            return self.turn.agent
+        return self.agent if self.switches.last is None else self.switches.last.agent
+
+    @property
+    def carried_over(self) -> Carried | None:
+        """What the context policy of the agent that goes on carried over."""
+        carried = self.carried
+        return carried if carried is not None and carried.agent == self.active else None
 
     @property
     def phase(self) -> Phase:

@@ -18,7 +18,10 @@ from ..events.session import (
     UnknownEvent,
 )
 from .session import evolve
-from .state import INITIAL, SessionState
+from .state import (
+    INITIAL,
+    SessionState,
+)
 
 
 class TrajectoryCall(Struct, frozen=True, gc=False):

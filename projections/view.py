@@ -10,14 +10,20 @@ from msgspec import Struct
 from ..events.approvals import Approval
 from ..events.messages import Content, Message, ToolCall
 from ..events.session import Status
-from .state import SessionState, Settled
+from .open_turn import (
+    Settled,
+)
+from .state import (
+    SessionState,
+)
 from .usage import SessionUsage
 
 
 class Pending(Struct, frozen=True, eq=False):
     """What is unfinished in a session: the open turn's messages so far, the calls that lack a
     result, and the inputs that wait. ``code`` and ``error`` say why a failed turn does not go
-    on, ``approvals`` which decisions a paused one waits for."""
+    on, ``approvals`` which decisions a paused one waits for, ``run_id`` what
+    its caller named it."""
 
     turn_id: str
     messages: Sequence[Message]
@@ -26,6 +32,7 @@ class Pending(Struct, frozen=True, eq=False):
     code: str = ""
     error: str = ""
     approvals: tuple[Approval, ...] = ()
+    run_id: str = ""
 
 
 class View(Struct, frozen=True, eq=False):
@@ -47,6 +54,11 @@ class View(Struct, frozen=True, eq=False):
         return self.folded.application
 
     @property
+    def active_agent(self) -> str:
+        """The agent that goes on: with the open turn, or with the next one."""
+        return self.folded.active
+
+    @property
     def status(self) -> Status:
         """Idle, running, failed, aborted or awaiting approval."""
         return self.folded.status
@@ -65,4 +77,5 @@ class View(Struct, frozen=True, eq=False):
             turn.halt.code if turn.halt else "",
             turn.halt.error if turn.halt else "",
             self.folded.approvals(self.session_id),
+            turn.run_id,
         )

@@ -41,6 +41,10 @@ class Listeners:
         for subscription in self._subscriptions:
             subscription.notify()
 
+    def any(self) -> bool:
+        """Whether somebody follows the log."""
+        return bool(self._subscriptions)
+
     def add(self, subscription: LogSubscription) -> None:
         """Notify this one too, from now on."""
         with self._lock:

@@ -5,6 +5,7 @@ import os
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,10 @@ from hypothesis import settings
 # What several folders of tests share lies beside this file.
 sys.path.insert(0, str(Path(__file__).parent))
 
+from places import NewAddress, addresses, kinds_for
 from servers import NUMBERS, Server, programs
+
+from turnstream.stores import EventStore, open_store
 
 # The public suite for stores asserts as a test does, and is to fail as legibly.
 for suite in ("conformance", "copying", "snapshotting", "keeping", "read_model_cases"):
@@ -23,6 +27,15 @@ for suite in ("conformance", "copying", "snapshotting", "keeping", "read_model_c
 # time-out bounds the test as a whole.
 settings.register_profile("turnstream", settings(), deadline=None)
 settings.load_profile("turnstream")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "on_stores(*kinds, quick): see places.py")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "store_kind" in metafunc.fixturenames:
+        metafunc.parametrize("store_kind", kinds_for(metafunc.definition))
 
 
 @pytest.fixture(autouse=True)
@@ -36,7 +49,7 @@ def _no_thread_outlives_its_test() -> Iterator[None]:
     assert not [thread.name for thread in started if thread.is_alive()]
 
 
-@pytest.fixture(autouse=True, scope="module")
+@pytest.fixture(autouse=True)
 def _what_a_file_leaves_is_collected_with_it() -> Iterator[None]:
     # What a finalizer complains of fails the test that runs at the time. Left to chance, that is
     # one of the few that allocate enough for a full collection, in another file.
@@ -58,6 +71,37 @@ def postgres_server() -> Iterator[Server]:
 
 
 @pytest.fixture
-def postgres_url(postgres_server: Server) -> str:
+def postgres_url(new_schema: NewAddress) -> str:
     """The address of a schema of its own, in a database that tests share."""
-    return postgres_server.url(options=f"?schema=test_{next(NUMBERS)}")
+    return new_schema()
+
+
+@pytest.fixture
+def new_schema(request: pytest.FixtureRequest) -> NewAddress:
+    """Gives the address of another empty schema, each time it is called."""
+
+    def new() -> str:
+        server: Server = request.getfixturevalue("postgres_server")
+        return server.url(options=f"?schema=test_{next(NUMBERS)}")
+
+    return new
+
+
+@pytest.fixture
+def address(store_kind: str, tmp_path: Path, new_schema: NewAddress) -> str:
+    """The address of an empty store."""
+    return addresses(store_kind, tmp_path, new_schema)()
+
+
+@pytest.fixture
+def new_address(store_kind: str, tmp_path: Path, new_schema: NewAddress) -> NewAddress:
+    """Gives the address of another empty store, each time it is called. They are for tests that
+    fill many, and do not wait for the disk."""
+    return addresses(store_kind, tmp_path, new_schema, synced=False)
+
+
+@pytest.fixture
+def opened(address: str) -> Iterator[EventStore]:
+    """The store itself, for tests that compare what is stored. Name it before what uses it."""
+    with closing(open_store(address)) as store:
+        yield store

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
 
@@ -63,6 +65,20 @@ class Server:
     def stop(self, mode: str = "fast") -> None:
         """Stop it; ``immediate`` is a crash."""
         self._control("stop", "-m", mode)
+
+    @contextmanager
+    def frozen(self) -> Iterator[None]:
+        """None of its processes runs meanwhile, and all their sockets stay open."""
+        main = int((self._cluster / "postmaster.pid").read_text().split()[0])
+        os.kill(main, signal.SIGSTOP)  # first: then it starts no others
+        stopped = [*_children(main), main]
+        for pid in stopped:
+            os.kill(pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            for pid in stopped:
+                os.kill(pid, signal.SIGCONT)
 
     def crash_and_start(self) -> None:
         """Crash it, and start it again."""
@@ -120,6 +136,16 @@ class Server:
             )
         if check and done.returncode:
             raise AssertionError((self.directory / "said").read_text(errors="replace"))
+
+
+def _children(parent: int) -> list[int]:
+    found: list[int] = []
+    for each in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # it may be gone by now
+            # The name in parentheses may hold anything.
+            if int(each.read_text().rpartition(")")[2].split()[1]) == parent:
+                found.append(int(each.parent.name))
+    return found
 
 
 def _ordinary_user() -> str | None:

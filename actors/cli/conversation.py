@@ -27,7 +27,9 @@ from ...projections import (
     SessionState,
     Settled,
 )
-from ...projections.state import Stage
+from ...projections.open_turn import (
+    Stage,
+)
 from .summaries import call_text, content_text
 from .text import printable, printable_lines
 
@@ -37,7 +39,7 @@ _OUTCOME_STYLES: Mapping[Outcome, str] = {"ok": "green"}
 def conversation(session_id: str, version: int, state: SessionState) -> Iterator[Text]:
     """The session's lines, its heading first."""
     yield Text(printable(session_id), "bold")
-    yield Text(f"{state.status}, version {version}, agent {printable(state.agent)}", "dim")
+    yield Text(f"{state.status}, version {version}, agent {printable(state.active)}", "dim")
     yield Text(_used(state.usage), "dim")
     if state.unfolded:
         topic = printable(state.unfolded)
@@ -53,7 +55,7 @@ def session_fields(session_id: str, version: int, state: SessionState) -> dict[s
     """The same, for programs."""
     return {
         "session_id": session_id,
-        "agent": state.agent,
+        "agent": state.active,
         "status": state.status,
         "version": version,
         "usage": state.usage,

@@ -39,8 +39,8 @@ def summary(event: AnyEvent) -> str:
             return f"{name}: model {model}, tools {_listed(tool.name for tool in tools)}"
         case InputQueued(content=content):
             return content_text(content)
-        case TurnStarted(turn_id=turn_id, owner=owner) | TurnResumed(turn_id=turn_id, owner=owner):
-            return f"{turn_id} on {_node(owner)}"
+        case TurnStarted() | TurnResumed():
+            return _taken_up(event)
         case ModelTurnRecorded():
             return f"step {event.step}: {_answer(event)}"
         case ToolCallStarted(call_id=call_id, attempt=attempt):
@@ -93,6 +93,12 @@ def _begun(event: SessionStarted) -> str:
 def _patched(event: ForkPatched) -> str:
     what = [f"result of {event.call_id}" if w == "tool_result" else w for w in event.changed]
     return f"changed: {_listed(what)}{f', by {event.by}' if event.by else ''}"
+
+
+def _taken_up(event: TurnStarted | TurnResumed) -> str:
+    run = event.run_id if isinstance(event, TurnStarted) else ""
+    named = f", run {quoted(run)}," if run else ""
+    return f"{event.turn_id}{named} on {_node(event.owner)}"
 
 
 def _answer(event: ModelTurnRecorded) -> str:

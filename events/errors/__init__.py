@@ -28,7 +28,9 @@
     │   ├── SessionCrashed        its actor failed; the stream is as it was
     │   ├── ErasureRefused        the content can't be erased now
     │   ├── IllegalTransition     the event can't happen in this state
-    │   └── InputConflict         a key was used before, with another input
+    │   ├── InputConflict         a key or run id was used before, with another input
+    │   ├── RunExists             there is a run of this id, where there was to be none
+    │   └── RunNotFound           there is no run of this id
     ├── TurnError
     │   ├── ModelFailed           the model raised
     │   │   ├── ModelUnavailable  overloaded or away: asking again may help
@@ -38,6 +40,7 @@
     │   ├── ModelTimedOut         the model took longer than it may
     │   ├── InvalidModelTurn      what the model answered is no turn
     │   ├── InvalidOutput         its final answers do not fit the output type
+    │   ├── HookFailed            a hook around the model raised
     │   ├── TurnWithdrawn         the input was taken back before it was used
     │   ├── TurnTakenOver         a younger node runs the turn
     │   ├── StepRefused           a durable step can't be taken or recorded here
@@ -84,6 +87,8 @@ from .sessions import (
     IllegalTransition,
     InputConflict,
     NothingUnfinished,
+    RunExists,
+    RunNotFound,
     SessionAwaitingApproval,
     SessionCrashed,
     SessionError,
@@ -105,6 +110,7 @@ from .stores import (
 )
 from .turns import (
     ContextTooLong,
+    HookFailed,
     InvalidModelTurn,
     InvalidOutput,
     ModelFailed,
@@ -131,6 +137,7 @@ __all__ = [
     "CorruptEvent",
     "DamagedFile",
     "ErasureRefused",
+    "HookFailed",
     "IllegalTransition",
     "InputConflict",
     "InvalidAgent",
@@ -147,6 +154,8 @@ __all__ = [
     "NotAStore",
     "NotSupported",
     "NothingUnfinished",
+    "RunExists",
+    "RunNotFound",
     "ScriptExhausted",
     "SessionAwaitingApproval",
     "SessionCrashed",

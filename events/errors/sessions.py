@@ -128,6 +128,35 @@ class IllegalTransition(SessionError):
 
 
 class InputConflict(SessionError):
-    """The key was used before, with another input."""
+    """The key or the run id was used before, with another input. Nothing was accepted. ``run_id``
+    is empty where it is about a key."""
 
     code = "input-conflict"
+
+    def __init__(self, message: str, *, run_id: str = "") -> None:
+        super().__init__(message)
+        self.run_id = run_id
+
+
+class RunExists(SessionError):
+    """The session has a run of this id, where there was to be none, or none that runs. Nothing was
+    accepted."""
+
+    code = "run-exists"
+
+    def __init__(self, run_id: str, now: str, instead: str) -> None:
+        super().__init__(f"the session has a run {run_id!r}, which {now}: {instead}")
+        self.run_id = run_id
+
+
+class RunNotFound(SessionError):
+    """The session has no run of this id. Nothing was accepted."""
+
+    code = "run-not-found"
+
+    def __init__(self, run_id: str) -> None:
+        super().__init__(
+            f"the session has no run {run_id!r}: check the id, or send the input that it is to "
+            "begin with, with if_run_exists='resume'"
+        )
+        self.run_id = run_id

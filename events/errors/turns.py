@@ -75,6 +75,19 @@ class InvalidOutput(TurnError):
     code = "invalid-output"
 
 
+class HookFailed(TurnError):
+    """A hook around the model raised, or returned what can't be used. ``usage`` is what the
+    model had used by then, if it had answered."""
+
+    code = "hook-failed"
+
+    def __init__(
+        self, message: str, *, usage: object = None, session_id: str = "", turn_id: str = ""
+    ) -> None:
+        super().__init__(message, session_id=session_id, turn_id=turn_id)
+        self.usage = usage
+
+
 class TurnWithdrawn(TurnError):
     """The input was taken back before it was used: there is no turn."""
 

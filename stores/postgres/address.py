@@ -16,7 +16,7 @@ SCHEMA = "turnstream"
 _NAME = re.compile(r"[a-z_][a-z0-9_]{0,47}")
 _SECRETS = ("password", "sslpassword")
 
-# A peer that is gone without a word is noticed within half a minute, not after hours.
+# A machine that is gone without a word is noticed within half a minute, not after hours.
 _KEPT_ALIVE = {
     "keepalives_idle": "10",
     "keepalives_interval": "5",
@@ -43,10 +43,15 @@ class Place:
         self._secrets = [str(given[key]) for key in _SECRETS if given.get(key)]
         self.parameters: Mapping[str, Any] = {
             **_KEPT_ALIVE,
-            "connect_timeout": max(2, ceil(timeout)),
+            "connect_timeout": self.connect_seconds,
             **given,
             "client_encoding": "utf8",
         }
+
+    @property
+    def connect_seconds(self) -> int:
+        """How long a new connection may take; the client library takes whole seconds from 2."""
+        return max(2, ceil(self.timeout))
 
     @property
     def search_path(self) -> str:

@@ -14,6 +14,7 @@ from psycopg.rows import TupleRow, dict_row, tuple_row
 from .address import Place
 from .arrays import register
 from .faults import closed
+from .silence import WatchedConnection
 
 Connection: TypeAlias = psycopg.Connection[Any]
 Cursor: TypeAlias = psycopg.Cursor[TupleRow]
@@ -29,7 +30,7 @@ LONGEST_WAIT_SECONDS = 30.0
 
 def connect(place: Place) -> Connection:
     """A connection, in autocommit. Raises ``psycopg.Error``."""
-    connection = psycopg.connect(**place.parameters, autocommit=True)
+    connection = WatchedConnection.connect(**place.parameters, autocommit=True)
     try:
         _set_up(connection, place)
     except BaseException:
@@ -39,6 +40,8 @@ def connect(place: Place) -> Connection:
 
 
 def _set_up(connection: Connection, place: Place) -> None:
+    assert isinstance(connection, WatchedConnection)
+    connection.watch(place)
     register(connection.adapters)
     lock_timeout = max(1, int(place.timeout * 1000))
     connection.execute(SETTINGS, (place.search_path, str(lock_timeout)))
@@ -53,6 +56,7 @@ def open_pool(place: Place, size: int) -> ConnectionPool[Connection]:
         _set_up(connection, place)
 
     return ConnectionPool(
+        connection_class=WatchedConnection,
         kwargs={**place.parameters, "row_factory": dict_row},
         configure=set_up,
         min_size=1,

@@ -60,7 +60,7 @@ class PostgresSessions(PostgresDatastore, ProcessBound):
         self._appends = AppendConnection(place, connection)
         self._writer = Writer(self._appends, place)
         self._committer = Committer(self._commit)
-        self._audience = Audience(place, self.listeners.notify)
+        self._audience = Audience(place, self.listeners.notify, self.listeners.any)
         left = (self._appends, self._audience, self.pool)
         finalize(self, _abandon, *left, os.getpid()).atexit = False
 
@@ -98,8 +98,9 @@ class PostgresSessions(PostgresDatastore, ProcessBound):
 
     def follow(self, after: int) -> LogSubscription:
         """All events with positions above ``after``, and then those that come."""
+        followed = LogSubscription(self._read_log, self.listeners, after=after)
         self._audience.join()
-        return LogSubscription(self._read_log, self.listeners, after=after)
+        return followed
 
     def close(self) -> None:
         """Finish what was submitted, then release everything. May be called more than once."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
-from contextlib import aclosing, closing, suppress
+from contextlib import aclosing, suppress
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Event
@@ -17,7 +17,7 @@ from turnstream.actors import ActorSystem, Agent, ModelRequest, TextDelta, tool
 from turnstream.actors.testing import ScriptedModel
 from turnstream.events import ModelTurn, ToolCall
 from turnstream.projections.transcript import check_transcript
-from turnstream.stores import EventStore, open_store
+from turnstream.stores import EventStore, MemoryStore
 
 # What several files of tests share lies beside them.
 sys.path.insert(0, str(Path(__file__).parent))
@@ -31,48 +31,16 @@ def add(a: int, b: int) -> int:
     return a + b
 
 
-ON_EVERY_STORE = {
-    *("test_sessions", "test_approvals", "test_joining", "test_aborting", "test_deleting"),
-    *("test_erasing", "test_older_shapes", "test_projecting", "test_restoring", "test_forks"),
-}
-"""What runs on files and on a server too. The suite of stores says that the rest is the same."""
-
-
-@pytest.fixture(
-    params=["memory", "sqlite", "jsonl", pytest.param("postgresql", marks=pytest.mark.slow)]
-)
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    match request.param:
-        case "memory":
-            return "memory://"
-        case "sqlite":
-            return f"sqlite:///{tmp_path}/s.db"
-        case "jsonl":
-            return f"jsonl:///{tmp_path}/streams"
-        case _:
-            url: str = request.getfixturevalue("postgres_url")
-            return url
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    here = Path(__file__).parent
-    items[:] = [
-        item
-        for item in items
-        if item.path.parent != here or item.path.stem in ON_EVERY_STORE or not _is_central(item)
-    ]
-
-
-def _is_central(item: pytest.Item) -> bool:
-    chosen = getattr(item, "callspec", None)
-    return chosen is not None and chosen.params.get("store") in ("jsonl", "postgresql")
+@pytest.fixture
+def store(address: str) -> str:
+    """Where a system keeps its sessions. A file whose tests want it open has its own."""
+    return address
 
 
 @pytest.fixture
-def opened(store: str) -> Iterator[EventStore]:
-    """The store itself, for tests that compare what is stored. Name it before ``run``."""
-    with closing(open_store(store)) as kept:
-        yield kept
+def place(store: str) -> EventStore | str:
+    """A store that several systems may be started on, at once or one after the other."""
+    return MemoryStore() if store == "memory://" else store
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import pytest
+from places import on_files_too
 
 from turnstream.actors import ActorSystem, Agent, Session, Turn, tool
 from turnstream.actors.testing import call, said
@@ -16,6 +17,8 @@ from turnstream.events import (
     ToolResultRecorded,
     TurnAborted,
 )
+
+pytestmark = on_files_too
 
 WAIT = 20
 Run = Callable[..., ActorSystem]

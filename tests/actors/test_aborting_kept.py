@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from places import on_durable_stores
 
 from turnstream.actors import ActorSystem, Agent, Session, Turn
 from turnstream.actors.testing import call, said
@@ -240,13 +240,13 @@ def test_resume_all_leaves_a_turn_alone_that_was_stopped_on_purpose(run: Run, le
     assert [row.session_id for row in system.sessions(status="aborted")] == ["s"]
 
 
-def test_a_kept_turn_outlives_its_process(run: Run, led: Any, held: Any, tmp_path: Path) -> None:
-    on = f"sqlite:///{tmp_path}/kept.db"
-    system = run([], model=led, tools=held.tools, on=on, tool_concurrency=1)
+@on_durable_stores
+def test_a_kept_turn_outlives_its_process(run: Run, led: Any, held: Any, store: str) -> None:
+    system = run([], model=led, tools=held.tools, on=store, tool_concurrency=1)
     stopped_in_a_batch(system.session("s"), led, held)
     system.close()
 
-    later = run([], model=led, tools=held.tools, on=on, tool_concurrency=1)
+    later = run([], model=led, tools=held.tools, on=store, tool_concurrency=1)
     session = later.session("s")
     pending = session.pending()
     assert session.status == "aborted"

@@ -27,7 +27,7 @@ from turnstream.events import (
     UserMessage,
 )
 from turnstream.projections import fold
-from turnstream.stores import Append, EventStore, MemoryStore, RowChange, open_store
+from turnstream.stores import Append, EventStore, RowChange, open_store
 
 WAIT = 20
 SOON = 0.02
@@ -81,12 +81,6 @@ class Obedient:
 @pytest.fixture
 def model() -> Obedient:
     return Obedient()
-
-
-@pytest.fixture
-def place(store: str) -> EventStore | str:
-    """A store that is begun by hand, for systems to go on from."""
-    return MemoryStore() if store == "memory://" else store
 
 
 def facts(session: Session, kind: type[Any]) -> list[Any]:

@@ -8,6 +8,7 @@ from itertools import permutations, product
 from typing import Any
 
 import pytest
+from places import on_files_too
 from sending import events
 
 from turnstream.actors import ActorSystem, ModelRequest, Session, Tool, tool
@@ -25,7 +26,9 @@ from turnstream.events import (
     ToolResultRecorded,
     UserMessage,
 )
-from turnstream.stores import EventStore, MemoryStore
+from turnstream.stores import EventStore
+
+pytestmark = on_files_too
 
 WAIT = 20
 Run = Callable[..., ActorSystem]
@@ -64,12 +67,6 @@ def unchecked_remove(path: str) -> None:
 
 unchecked = Tool.from_schema("remove", unchecked_remove, {}, needs_approval=True)
 TOOLS = [remove, look, fall]
-
-
-@pytest.fixture
-def place(store: str) -> EventStore | str:
-    """A store that several systems may be started on, one after the other."""
-    return MemoryStore() if store == "memory://" else store
 
 
 def removing(*paths: str) -> list[ToolCall]:

@@ -11,6 +11,7 @@ from threading import Event
 from typing import Any
 
 import pytest
+from places import on_durable_stores
 
 from turnstream.actors import ActorSystem, Agent, ModelRequest, Session, Tool, tool
 from turnstream.actors.testing import call
@@ -66,12 +67,6 @@ def obedient(request: ModelRequest) -> ModelTurn:
 
 
 @pytest.fixture
-def place(store: str) -> EventStore | str:
-    """A store that several systems may be started on."""
-    return MemoryStore() if store == "memory://" else store
-
-
-@pytest.fixture
 def two(run: Run, place: EventStore | str) -> tuple[ActorSystem, ActorSystem]:
     """Two systems on one store, the older one first."""
     one, other = (run([], model=obedient, tools=[remove], on=place) for _ in range(2))
@@ -119,14 +114,17 @@ os._exit(0)
 """
 
 
+@on_durable_stores
 @pytest.mark.parametrize(("how", "log"), [("approve", "?a?"), ("reject", "??")])
-def test_a_process_that_never_saw_the_session_decides(tmp_path: Path, how: str, log: str) -> None:
+def test_a_process_that_never_saw_the_session_decides(
+    address: str, tmp_path: Path, how: str, log: str
+) -> None:
     def process(what: str) -> list[str]:
         args = [
             sys.executable,
             "-c",
             PROCESS,
-            f"sqlite:///{tmp_path}/s.db",
+            address,
             f"{tmp_path}/log",
             what,
         ]

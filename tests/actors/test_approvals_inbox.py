@@ -151,8 +151,7 @@ def test_the_row_of_a_session_holds_what_its_stream_waits_for_after_every_append
         assert row.approvals == fold(events).approvals("s")
 
 
-def test_the_inbox_lists_the_oldest_first_and_what_is_asked_for(run: Run, store: str) -> None:
-    place = MemoryStore() if store == "memory://" else store
+def test_the_inbox_lists_the_oldest_first_and_what_is_asked_for(run: Run, place: Any) -> None:
     agents = [Agent(name, model=obedient, tools=[remove]) for name in ("one", "two")]
     with ActorSystem(agents, store=place) as system:
         asked: list[Approval] = []
@@ -200,9 +199,8 @@ EXOTIC: dict[str, Any] = {
 
 @pytest.mark.parametrize("arguments", EXOTIC.values(), ids=list(EXOTIC))
 def test_whatever_the_arguments_are_the_inbox_shows_them_and_the_call_runs_with_them(
-    run: Run, store: str, arguments: dict[str, Any]
+    run: Run, place: Any, arguments: dict[str, Any]
 ) -> None:
-    place = MemoryStore() if store == "memory://" else store
     calls = ModelTurn(tool_calls=(call("anything", **arguments),))
     script = run([calls], tools=[anything], on=place)
     result = script.session("s").send("go").result(WAIT)
@@ -228,9 +226,8 @@ def test_whatever_the_edited_arguments_are_the_call_runs_with_them(
 
 @pytest.mark.parametrize("session_id", [*ALIKE, "s/turn-1.1.1"])
 def test_a_question_is_decided_cold_whatever_its_session_is_called(
-    run: Run, store: str, session_id: str
+    run: Run, place: Any, session_id: str
 ) -> None:
-    place = MemoryStore() if store == "memory://" else store
     run([], model=obedient, tools=[remove], on=place).session(session_id).send("r").result(WAIT)
     system = run([], model=obedient, tools=[remove], on=place)
     (waiting,) = system.approvals()
@@ -266,9 +263,8 @@ def test_who_decided_and_why_are_text_or_nothing_is_decided(
 
 @pytest.mark.parametrize("open", [True, False], ids=["open", "cold"])
 def test_the_questions_of_a_deleted_session_are_gone_and_nothing_runs(
-    run: Run, store: str, open: bool
+    run: Run, place: Any, open: bool
 ) -> None:
-    place = MemoryStore() if store == "memory://" else store
     system = run([], model=obedient, tools=[remove], on=place)
     for each in "st":
         system.session(each).send("r").result(WAIT)

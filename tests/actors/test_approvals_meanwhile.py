@@ -22,7 +22,7 @@ from turnstream.events import (
     TurnAborted,
     UserMessage,
 )
-from turnstream.stores import EventStore, MemoryStore
+from turnstream.stores import EventStore
 
 WAIT = 20
 FIRST, AGAIN = "s/turn-1.1.1", "s/turn-1.1.1.2"
@@ -50,12 +50,6 @@ def removing(*paths: str) -> list[ToolCall]:
 def gated(needs_approval: Any) -> Tool:
     """The same tool behind another gate."""
     return tool(name="remove", needs_approval=needs_approval)(remove.fn)
-
-
-@pytest.fixture
-def place(store: str) -> EventStore | str:
-    """A store that several systems may be started on, one after the other."""
-    return MemoryStore() if store == "memory://" else store
 
 
 def paused(system: ActorSystem) -> Session:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 from base64 import b64encode
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
 from io import BytesIO
@@ -56,12 +56,6 @@ CHAT = [
     {"role": "user", "content": "Zürich: a\ud83d b\x00 ?"},
     {"role": "assistant", "content": "Yes."},
 ]
-
-
-@pytest.fixture
-def opened(store: str) -> Iterator[EventStore]:
-    with closing(open_store(store)) as found:
-        yield found
 
 
 @pytest.fixture

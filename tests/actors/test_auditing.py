@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import closing
-from pathlib import Path
 from threading import Thread
 from typing import Any
 
 import pytest
 from composing import AT, conversation, put, turn
 from msgspec.structs import replace
+from places import on_files_too
 
 from turnstream.actors import (
     ActorSystem,
@@ -32,16 +30,12 @@ from turnstream.events import (
     link,
 )
 from turnstream.projections import fold
-from turnstream.stores import Append, EventStore, MemoryStore, RowChange, open_store
+from turnstream.stores import Append, EventStore, MemoryStore, RowChange
 from turnstream.stores.specimens import PATIENCE, event
 
+pytestmark = on_files_too
+
 WAIT = 20
-
-
-@pytest.fixture(params=["memory://", "sqlite:///{}/s.db", "jsonl:///{}/streams"])
-def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[EventStore]:
-    with closing(open_store(request.param.format(tmp_path))) as store:
-        yield store
 
 
 def findings(store: EventStore, *ids: str) -> list[Finding]:

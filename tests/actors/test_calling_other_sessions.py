@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
+from places import on_durable_stores
 
 from turnstream.actors import ActorSystem, Agent, ModelRequest, ToolContext, tool
 from turnstream.actors.testing import ScriptedModel, call, said
@@ -92,9 +92,10 @@ def test_a_tool_may_tell_the_session_that_waits_for_it_something_more(run: Run) 
     assert said(result.messages) == ["go", "", "done", "by the way", "done"]
 
 
+@on_durable_stores
 @pytest.mark.parametrize("where", ["thread", "loop", "thread of the loop's"])
 def test_closing_the_system_inside_a_tool_ends_and_leaves_the_turn_to_be_resumed(
-    tmp_path: Path, where: str
+    store: str, where: str
 ) -> None:
     clean: list[bool] = []
     returned = threading.Event()
@@ -112,7 +113,6 @@ def test_closing_the_system_inside_a_tool_ends_and_leaves_the_turn_to_be_resumed
 
     fns = {"thread": close, "loop": close_on_the_loop}
     tools = [tool(name="close")(fns.get(where, close_off_the_loop))]
-    store = f"sqlite:///{tmp_path}/s.db"
     agent = Agent("agent", model=ScriptedModel([[call("close")], "never"]), tools=tools)
     system = ActorSystem(agent, store=store)
     with pytest.raises(SystemClosed):

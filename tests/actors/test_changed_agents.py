@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import closing
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +9,7 @@ import pytest
 from turnstream.actors import ActorSystem, Agent, tool
 from turnstream.actors.testing import ScriptedModel, call
 from turnstream.events import ModelFailed, SessionError, ToolMessage
-from turnstream.stores import EventStore, open_store
+from turnstream.stores import EventStore
 
 WAIT = 20
 
@@ -23,11 +20,10 @@ def old_tool() -> str:
     return "old"
 
 
-@pytest.fixture(params=["memory://", "sqlite:///{}/s.db"])
-def shared(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[EventStore]:
+@pytest.fixture
+def shared(opened: EventStore) -> EventStore:
     """A store that outlives the systems on it."""
-    with closing(open_store(request.param.format(tmp_path))) as store:
-        yield store
+    return opened
 
 
 def system(store: EventStore, script: list[Any], *tools: Any, name: str = "agent") -> ActorSystem:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from places import on_durable_stores
 
 from turnstream.actors import ActorSystem, Agent, tool
 from turnstream.actors.testing import ScriptedModel, call
@@ -80,10 +81,10 @@ def test_an_id_that_can_name_no_session_is_refused_before_anything_happens(id: A
         assert not system.sessions()
 
 
+@on_durable_stores
 def test_a_session_of_an_agent_that_is_gone_is_named_and_can_be_continued_with_it(
-    tmp_path: Path,
+    store: str,
 ) -> None:
-    store = f"sqlite:///{tmp_path}/s.db"
     with ActorSystem(agent("one", name="old"), store=store) as system:
         system.session("s").send("a").result(WAIT)
     with ActorSystem(agent("two", name="new"), store=store) as system:
@@ -137,7 +138,8 @@ def test_a_disk_that_fills_up_in_a_turn_loses_nothing(small_disk: Path) -> None:
     assert shown == [str(n) for n in range(9)]
 
 
-def test_closing_leaves_nothing_running(tmp_path: Path) -> None:
+@on_durable_stores
+def test_closing_leaves_nothing_running(store: str) -> None:
     before = set(threading.enumerate())
     files = len([*Path("/proc/self/fd").iterdir()])
 
@@ -149,7 +151,6 @@ def test_closing_leaves_nothing_running(tmp_path: Path) -> None:
     async def async_tool() -> str:
         return "b"
 
-    store = f"sqlite:///{tmp_path}/s.db"
     tools = [sync_tool, async_tool]
     both = [call("sync_tool"), call("async_tool")]
     with ActorSystem(agent(both, "done", tools=tools), store=store) as system:

@@ -6,15 +6,17 @@ import random
 import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from threading import Event, Lock, Thread
 from typing import Any
 
 import pytest
+from places import on_durable_stores
 
 from turnstream.actors import ActorSystem, Agent, ModelRequest, Turn
 from turnstream.actors.testing import call, said
 from turnstream.events import ModelTurn, SystemClosed, ToolMessage, TurnWithdrawn, UserMessage
+
+pytestmark = on_durable_stores
 
 WAIT = 20
 KINDS = ("model", "function", "held", "held_sync")
@@ -23,8 +25,8 @@ KINDS = ("model", "function", "held", "held_sync")
 class World:
     """One session of each kind in the middle of its turn, with inputs of each policy waiting."""
 
-    def __init__(self, tmp_path: Path, led: Any, held: Any, kinds: tuple[str, ...]) -> None:
-        self.address, self.tools, self.kinds = f"sqlite:///{tmp_path}/s.db", held.tools, kinds
+    def __init__(self, address: str, led: Any, held: Any, kinds: tuple[str, ...]) -> None:
+        self.address, self.tools, self.kinds = address, held.tools, kinds
         self.go, entered = Event(), Event()
         self.before = set(threading.enumerate())
 
@@ -91,9 +93,9 @@ def outcome(asked: Any) -> str:
 
 @pytest.mark.parametrize("kinds", [*((kind,) for kind in KINDS), KINDS], ids="+".join)
 def test_closing_resolves_everything_and_says_whether_something_was_left_running(
-    tmp_path: Path, led: Any, held: Any, kinds: tuple[str, ...]
+    address: str, led: Any, held: Any, kinds: tuple[str, ...]
 ) -> None:
-    world = World(tmp_path, led, held, kinds)
+    world = World(address, led, held, kinds)
     world.ask_for_more()
 
     assert not world.system.close(timeout=0.05), "it was interrupted"
@@ -107,9 +109,9 @@ def test_closing_resolves_everything_and_says_whether_something_was_left_running
 
 
 def test_closing_waits_for_steps_under_way_and_is_clean_where_they_end_in_time(
-    tmp_path: Path, led: Any, held: Any
+    address: str, led: Any, held: Any
 ) -> None:
-    world = World(tmp_path, led, held, KINDS)
+    world = World(address, led, held, KINDS)
     with ThreadPoolExecutor(1) as pool:
         closing = pool.submit(world.system.close, WAIT)
         world.go.set()
@@ -122,9 +124,9 @@ def test_closing_waits_for_steps_under_way_and_is_clean_where_they_end_in_time(
 
 
 def test_what_was_accepted_before_closing_is_used_once_by_the_next_process(
-    tmp_path: Path, led: Any, held: Any
+    address: str, led: Any, held: Any
 ) -> None:
-    world = World(tmp_path, led, held, KINDS)
+    world = World(address, led, held, KINDS)
     for reply in world.replies:
         reply.result(WAIT)
     world.system.close(timeout=0.05)
@@ -149,9 +151,9 @@ def test_what_was_accepted_before_closing_is_used_once_by_the_next_process(
 @pytest.mark.usefixtures("switching_often")
 @pytest.mark.parametrize("attempt", range(3))
 def test_senders_that_race_with_closing_hear_of_it_and_nothing_accepted_is_lost(
-    tmp_path: Path, attempt: int
+    address: str, attempt: int
 ) -> None:
-    address, lock, enough = f"sqlite:///{tmp_path}/s.db", Lock(), Event()
+    lock, enough = Lock(), Event()
     sent: list[tuple[str, Turn]] = []
     chance = random.Random(attempt)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import closing
 from datetime import UTC, datetime
 from typing import Any
 
@@ -29,7 +28,7 @@ from turnstream.projections import (
     StepCountDrift,
     fold,
 )
-from turnstream.stores import EventStore, open_store
+from turnstream.stores import EventStore
 from turnstream.stores.port import Append
 
 WAIT = 20
@@ -41,12 +40,6 @@ def turn(*calls: Any, text: str = "") -> ModelTurn:
 
 
 SCRIPT = [turn(call("add", a=1, b=2)), turn(text="3"), turn(call("add", a=3, b=4)), turn(text="7")]
-
-
-@pytest.fixture
-def opened(store: str) -> Any:
-    with closing(open_store(store)) as found:
-        yield found
 
 
 def held(system: ActorSystem, session_id: str, turns: int = 2) -> Session:

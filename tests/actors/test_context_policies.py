@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from places import on_durable_stores
 
 from turnstream.actors import (
     ActorSystem,
@@ -130,13 +130,14 @@ def test_what_did_not_change_is_not_recorded_again(start: Start) -> None:
     assert carried(session) == [({"summary": "s"}, 0)]
 
 
-def test_what_is_carried_over_outlives_the_process(tmp_path: Path) -> None:
+@on_durable_stores
+def test_what_is_carried_over_outlives_the_process(store: str) -> None:
     def policy(context: Context) -> Shrunk:
         return Shrunk(context.messages, (context.carried or 0) + 1, 0)
 
     for number in (1, 2, 3):
         agent = Agent("agent", model=echo, context_policy=policy)
-        with ActorSystem(agent, store=f"sqlite:///{tmp_path}/s.db") as system:
+        with ActorSystem(agent, store=store) as system:
             session = system.session("s")
             talk(session, "a")
             assert carried(session)[-1] == (number, 0)

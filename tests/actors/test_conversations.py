@@ -7,15 +7,14 @@ the finished conversation and then the messages that are pending.
 from __future__ import annotations
 
 import asyncio
-import gzip
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from recordings import Chat, needs_recordings, read_chats
 
 from turnstream.actors import ActorSystem, Agent, Session, audit_session, import_transcript
 from turnstream.actors.testing import RecordedModel
@@ -33,24 +32,17 @@ from turnstream.events import (
 from turnstream.projections import INITIAL, check_transcript, evolve, fold
 from turnstream.stores import EventStore, open_store
 
-RECORDED = Path(__file__).parents[3] / "shared/data/airline_trajectories.jsonl.gz"
-Chat = list[dict[str, Any]]
-
-pytestmark = pytest.mark.skipif(
-    not RECORDED.exists(), reason=f"{RECORDED.name} is not beside this checkout"
-)
+pytestmark = needs_recordings
 
 
-@pytest.fixture(scope="module")
-def chats() -> list[Chat]:
-    with gzip.open(RECORDED, "rt") as file:
-        return [json.loads(line)["messages"] for line in file]
+@pytest.fixture
+def chats() -> Sequence[Chat]:
+    return read_chats()
 
 
-@pytest.fixture(params=["memory://", "sqlite:///{}/s.db"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[EventStore]:
-    with closing(open_store(request.param.format(tmp_path))) as store:
-        yield store
+@pytest.fixture
+def store(opened: EventStore) -> EventStore:
+    return opened
 
 
 class Said(NamedTuple):
@@ -112,7 +104,7 @@ def messages(chat: Chat) -> list[Message]:
 
 
 def test_every_conversation_held_again_is_the_recorded_one(
-    chats: list[Chat], store: EventStore
+    chats: Sequence[Chat], store: EventStore
 ) -> None:
     with ActorSystem(map(replaying, range(len(chats)), chats), store=store, on_failure="keep") as s:
         asyncio.run(hold_all(s, chats))
@@ -126,7 +118,7 @@ def replaying(place: int, chat: Chat) -> Agent:
     return Agent(f"talk-{place}", model=model, tools=model.tools)
 
 
-async def hold_all(system: ActorSystem, chats: list[Chat]) -> None:
+async def hold_all(system: ActorSystem, chats: Sequence[Chat]) -> None:
     async def hold(place: int, chat: Chat) -> None:
         session = system.session(f"talk-{place}", agent=f"talk-{place}")
         *answered, last = [each["content"] for each in chat if each["role"] == "user"]
@@ -171,7 +163,7 @@ def assert_sound(store: EventStore, sessions: int) -> None:
 
 
 def test_every_conversation_is_imported_message_by_message(
-    chats: list[Chat], store: EventStore
+    chats: Sequence[Chat], store: EventStore
 ) -> None:
     for place, chat in enumerate(chats):
         version = import_transcript(chat, store, f"talk-{place}")
@@ -186,7 +178,7 @@ def test_every_conversation_is_imported_message_by_message(
 
 
 def test_every_prefix_of_an_imported_conversation_folds_and_goes_on_to_the_same(
-    chats: list[Chat],
+    chats: Sequence[Chat],
 ) -> None:
     with closing(open_store("memory://")) as store:
         for place, chat in enumerate(chats):

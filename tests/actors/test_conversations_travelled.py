@@ -6,15 +6,15 @@ the fork.
 
 from __future__ import annotations
 
-import gzip
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import closing, suppress
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
+from places import NewAddress, on_stores
+from recordings import Chat, needs_recordings, read_chats, various
 from travelling import WAIT, shown, stored
 
 from turnstream.actors import ActorSystem, Agent, Session, Turn, import_transcript
@@ -28,25 +28,19 @@ from turnstream.events import (
 from turnstream.projections import INITIAL, evolve, fold
 from turnstream.stores import EventStore, open_store
 
-RECORDED = Path(__file__).parents[3] / "shared/data/airline_trajectories.jsonl.gz"
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
-Chat = list[dict[str, Any]]
 
-pytestmark = pytest.mark.skipif(
-    not RECORDED.exists(), reason=f"{RECORDED.name} is not beside this checkout"
-)
+pytestmark = needs_recordings
 
 
-@pytest.fixture(scope="module")
-def chats() -> list[Chat]:
-    with gzip.open(RECORDED, "rt") as file:
-        return [json.loads(line)["messages"] for line in file]
+@pytest.fixture
+def chats() -> Sequence[Chat]:
+    return read_chats()
 
 
-@pytest.fixture(params=["memory://", "sqlite:///{}/s.db?synchronous=normal"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[EventStore]:
-    with closing(open_store(request.param.format(tmp_path))) as store:
-        yield store
+@pytest.fixture
+def store(opened: EventStore) -> EventStore:
+    return opened
 
 
 def travelled(store: EventStore, chat: Chat, every: int) -> int:
@@ -108,25 +102,41 @@ def user_messages(messages: Sequence[Message]) -> list[Message]:
 
 
 def test_a_fork_at_any_version_of_a_sample_goes_on_to_the_recorded_end(
-    chats: list[Chat], store: EventStore
+    chats: Sequence[Chat], store: EventStore
 ) -> None:
     assert travelled(store, min(chats, key=len), every=1) > 10
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(3000)
+@pytest.mark.timeout(1500)
+@on_stores("memory", "sqlite")
 def test_a_fork_at_every_version_of_every_conversation_goes_on_to_the_recorded_end(
-    chats: list[Chat], tmp_path: Path
+    chats: Sequence[Chat], new_address: NewAddress
 ) -> None:
+    assert forks_of(chats, new_address) > 2 * len(chats)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@on_stores("jsonl", "postgresql")
+def test_a_fork_at_every_version_of_various_conversations_goes_on_to_the_recorded_end(
+    chats: Sequence[Chat], new_address: NewAddress
+) -> None:
+    sample = various(chats)
+    assert len(sample) < len(chats) // 6
+    assert forks_of(sample, new_address) > 20 * len(sample)
+
+
+def forks_of(chats: Sequence[Chat], new_address: NewAddress) -> int:
+    """Travel through these conversations, each in a store of its own; how many forks were made."""
     forks = 0
-    for place, chat in enumerate(chats):
-        for address in ("memory://", f"sqlite:///{tmp_path}/{place}.db?synchronous=normal"):
-            with closing(open_store(address)) as store:
-                forks += travelled(store, chat, every=1)
-    assert forks > 2 * len(chats)
+    for chat in chats:
+        with closing(open_store(new_address())) as store:
+            forks += travelled(store, chat, every=1)
+    return forks
 
 
-def test_every_version_of_every_conversation_is_the_fold_up_to_it(chats: list[Chat]) -> None:
+def test_every_version_of_every_conversation_is_the_fold_up_to_it(chats: Sequence[Chat]) -> None:
     with closing(open_store("memory://")) as store:
         for place, chat in enumerate(chats):
             import_transcript(chat, store, f"talk-{place}", at=NOON)

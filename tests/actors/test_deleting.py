@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from composing import conversation, put
+from places import on_durable_stores, on_files_too
 
 from turnstream.actors import ActorSystem, Session, Turn, tool
 from turnstream.actors.recording import Known, append_after, read_on
@@ -27,8 +28,10 @@ from turnstream.events import (
     TurnTakenOver,
 )
 from turnstream.projections import evolve
-from turnstream.stores import Append, EventStore, MemoryStore, RowChange, open_store
+from turnstream.stores import Append, EventStore, RowChange, open_store
 from turnstream.stores.specimens import ALIKE, NOON, event, together
+
+pytestmark = on_files_too
 
 WAIT = 20
 Run = Callable[..., ActorSystem]
@@ -38,12 +41,6 @@ Run = Callable[..., ActorSystem]
 def remove(path: str) -> str:
     """Remove."""
     return f"removed {path}"
-
-
-@pytest.fixture
-def place(store: str) -> EventStore | str:
-    """A store that several systems may be started on."""
-    return MemoryStore() if store == "memory://" else store
 
 
 def reading(place: EventStore | str) -> EventStore:
@@ -197,17 +194,17 @@ ActorSystem(agent, store=sys.argv[1]).session("s").send("go").result()
 """
 
 
+@on_durable_stores
 @pytest.mark.parametrize("what", ["delete", "discard_pending"])
 def test_what_a_killed_process_left_behind_can_be_removed_at_once(
-    run: Run, tmp_path: Path, what: str
+    run: Run, store: str, what: str
 ) -> None:
-    url = f"sqlite:///{tmp_path}/killed.db"
-    command = [sys.executable, "-c", PROCESS, url]
+    command = [sys.executable, "-c", PROCESS, store]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "running\n"
         process.kill()
-    session = run(["fine"], on=url).session("s")
+    session = run(["fine"], on=store).session("s")
     pending = session.pending()
     assert pending is not None and len(pending.calls) == 1
     assert getattr(session, what)().result(WAIT) is True

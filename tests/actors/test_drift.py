@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -39,11 +38,10 @@ WAIT = 20
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-@pytest.fixture(params=["memory://", "sqlite:///{}/s.db"])
-def shared(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[EventStore]:
+@pytest.fixture
+def shared(opened: EventStore) -> EventStore:
     """A store that outlives the systems on it."""
-    with closing(open_store(request.param.format(tmp_path))) as store:
-        yield store
+    return opened
 
 
 @tool

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from typing import Any
 
 import pytest
+from places import on_durable_stores
 
 from turnstream.actors import ActorSystem, Agent, AgentContext, ModelRequest, Session, Tool, tool
 from turnstream.actors.testing import ScriptedModel, call
@@ -99,8 +99,9 @@ def test_the_tools_that_were_chosen_are_those_that_run(start: Start) -> None:
     assert [each.outcome for each in session.messages if hasattr(each, "outcome")] == ["ok"]
 
 
-def test_a_turn_that_goes_on_keeps_the_instructions_it_began_with(tmp_path: Path) -> None:
-    store, seen = f"sqlite:///{tmp_path}/s.db", list[str]()
+@on_durable_stores
+def test_a_turn_that_goes_on_keeps_the_instructions_it_began_with(address: str) -> None:
+    store, seen = address, list[str]()
     down = [ConnectionError("down"), "up"]
 
     def model(request: ModelRequest) -> str:

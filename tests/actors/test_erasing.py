@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from composing import AT
 from msgspec.structs import replace
+from places import on_files_too
 
 from turnstream.actors import ActorSystem, Session, audit_session, tool
 from turnstream.actors.recording import Known, append_after
@@ -32,7 +33,9 @@ from turnstream.events import (
     link,
 )
 from turnstream.projections import fold
-from turnstream.stores import Append, EventStore, MemoryStore, open_store
+from turnstream.stores import Append, EventStore, open_store
+
+pytestmark = on_files_too
 
 WAIT = 20
 SECRET = "my number is 12345"
@@ -49,12 +52,6 @@ def look(place: str) -> str:
 def remove(path: str) -> str:
     """Remove."""
     return f"removed {path}"
-
-
-@pytest.fixture
-def place(store: str) -> EventStore | str:
-    """A store that several systems may be started on."""
-    return MemoryStore() if store == "memory://" else store
 
 
 def reading(place: EventStore | str) -> EventStore:

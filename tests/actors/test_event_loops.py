@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
+from places import on_durable_stores
 
 from turnstream.actors import ActorSystem, Agent, Turn
 from turnstream.actors.testing import ScriptedModel, said
@@ -196,8 +197,8 @@ def test_a_stream_begun_in_one_task_is_read_in_another_and_closed_in_a_third(
     asyncio.run(asyncio.wait_for(main(), WAIT))
 
 
-def test_nothing_has_to_be_loaded_before_a_session_goes_on(tmp_path: Path) -> None:
-    store = f"sqlite:///{tmp_path}/s.db"
+@on_durable_stores
+def test_nothing_has_to_be_loaded_before_a_session_goes_on(store: str) -> None:
 
     async def talk(*texts: str) -> list[list[str]]:
         model = ScriptedModel(["ok"] * len(texts))

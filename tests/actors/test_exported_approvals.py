@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -49,12 +49,6 @@ ASKED = [call("look", "c1", city="Oslo"), call("pay", "c2", sum=5, note=HALF)]
 @pytest.fixture(autouse=True)
 def _nothing_ran() -> None:
     RAN.clear()
-
-
-@pytest.fixture
-def opened(store: str) -> Iterator[EventStore]:
-    with closing(open_store(store)) as found:
-        yield found
 
 
 @pytest.fixture

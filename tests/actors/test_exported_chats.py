@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Callable, Iterator
-from contextlib import closing
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -38,17 +37,11 @@ from turnstream.events import (
     UserMessage,
 )
 from turnstream.projections import course
-from turnstream.stores import EventStore, open_store
+from turnstream.stores import EventStore
 
 RECORDED = Path(__file__).parents[3] / "shared/data/airline_trajectories.jsonl.gz"
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 WAIT = 20
-
-
-@pytest.fixture
-def opened(store: str) -> Iterator[EventStore]:
-    with closing(open_store(store)) as found:
-        yield found
 
 
 def read_back(chat: list[dict[str, Any]]) -> list[Message]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import AsyncIterator, Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from places import on_durable_stores
 
 from turnstream.actors import ActorSystem, ModelRequest, TextDelta
 from turnstream.actors.testing import call, said
@@ -38,9 +38,10 @@ def test_a_model_that_raises_fails_the_turn_with_its_cause(run: Run) -> None:
     assert [item.type for item in turn.stream()] == ["turn.started", "error", "turn.done"]
 
 
-def test_a_failed_turn_is_kept_on_a_durable_store_and_resumed(run: Run, tmp_path: Path) -> None:
+@on_durable_stores
+def test_a_failed_turn_is_kept_on_a_durable_store_and_resumed(run: Run) -> None:
     script = [[call("add", a=1, b=2)], ConnectionError("down"), "3"]
-    session = run(script, on=f"sqlite:///{tmp_path}/kept.db").session("s")
+    session = run(script).session("s")
     with pytest.raises(ModelFailed):
         session.send("1 + 2?").result(WAIT)
 
@@ -61,9 +62,9 @@ def test_a_failed_turn_is_dropped_on_a_memory_store(run: Run) -> None:
     assert session.send("two").result(WAIT).text == "hello"
 
 
-def test_the_next_send_finishes_a_failed_turn_first(run: Run, tmp_path: Path) -> None:
-    on = f"sqlite:///{tmp_path}/kept.db"
-    session = run([ConnectionError("down"), "one", "two"], on=on).session("s")
+@on_durable_stores
+def test_the_next_send_finishes_a_failed_turn_first(run: Run, store: str) -> None:
+    session = run([ConnectionError("down"), "one", "two"], on=store).session("s")
     with pytest.raises(ModelFailed):
         session.send("a").result(WAIT)
 
@@ -71,14 +72,15 @@ def test_the_next_send_finishes_a_failed_turn_first(run: Run, tmp_path: Path) ->
     assert said(session.messages) == ["a", "one", "b", "two"]
 
 
-def test_every_input_that_waits_behind_a_failing_turn_hears_of_it(run: Run, tmp_path: Path) -> None:
+@on_durable_stores
+def test_every_input_that_waits_behind_a_failing_turn_hears_of_it(run: Run) -> None:
     begin = threading.Event()
 
     def model(request: ModelRequest) -> str:
         begin.wait(WAIT)
         raise ConnectionError("down")
 
-    system = run([], model=model, on=f"sqlite:///{tmp_path}/kept.db")
+    system = run([], model=model)
     turns = [system.session("s").send(f"input {n}") for n in range(3)]
     for turn in turns:
         turn.accepted().result(WAIT)
@@ -159,11 +161,11 @@ def test_a_script_that_is_used_up_fails_loudly(run: Run) -> None:
     assert isinstance(failure.value.__cause__, ScriptExhausted)
 
 
+@on_durable_stores
 def test_discarding_an_unfinished_turn_leaves_the_conversation_as_before(
-    run: Run, tmp_path: Path
+    run: Run, store: str
 ) -> None:
-    on = f"sqlite:///{tmp_path}/kept.db"
-    session = run(["one", ConnectionError("down"), "three"], on=on).session("s")
+    session = run(["one", ConnectionError("down"), "three"], on=store).session("s")
     session.send("a").result(WAIT)
     with pytest.raises(ModelFailed):
         session.send("b").result(WAIT)

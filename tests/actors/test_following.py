@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import closing
 from threading import Thread
 from typing import Any
 
@@ -15,12 +13,6 @@ from turnstream.events import ReadModelFailed, StoreBusy, StoreClosed, StoreUnav
 from turnstream.stores import EventStore, open_store
 
 WAIT = 20
-
-
-@pytest.fixture(name="opened")
-def _opened(store: str) -> Iterator[EventStore]:
-    with closing(open_store(store)) as opened:
-        yield opened
 
 
 def test_a_follower_applies_events_as_they_come(opened: EventStore) -> None:

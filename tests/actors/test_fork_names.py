@@ -7,9 +7,9 @@ import sys
 from collections.abc import Callable
 from contextlib import closing
 from datetime import UTC, datetime
-from pathlib import Path
 
 import pytest
+from places import on_durable_stores
 from sending import at_once
 from travelling import WAIT, assert_sound, stored, texts
 
@@ -157,8 +157,8 @@ store.close()
 """
 
 
-def test_of_processes_that_fork_at_once_each_has_forks_of_its_own(tmp_path: Path) -> None:
-    address = f"sqlite:///{tmp_path}/shared.db"
+@on_durable_stores
+def test_of_processes_that_fork_at_once_each_has_forks_of_its_own(address: str) -> None:
     with closing(open_store(address)) as store:
         with ActorSystem(Agent("agent", model=ScriptedModel(["hi"])), store=store) as system:
             system.session("s").send("hello").result(WAIT)

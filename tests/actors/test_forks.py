@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from places import on_durable_stores, on_files_too
 from sending import events
 from travelling import WAIT, assert_sound, resumed, stored, texts
 
@@ -31,6 +32,8 @@ from turnstream.events import (
 )
 from turnstream.stores import Append, EventStore, MemoryStore, RowChange
 from turnstream.stores.specimens import NOON
+
+pytestmark = on_files_too
 
 Run = Callable[..., ActorSystem]
 
@@ -223,9 +226,8 @@ class TestAnOpenTurn:
         self.forked(younger)
         assert resumed(older.session("fork")).result(WAIT).text == "older"
 
+    @on_durable_stores
     def test_a_later_process_goes_on_with_it(self, store: str, run: Run) -> None:
-        if store == "memory://":
-            pytest.skip("nothing outlives the process")
         with ActorSystem(Agent("agent", model=ScriptedModel(["hi"])), store=store) as first:
             settled(first.session("s")).fork(version=3, session_id="fork")
         assert resumed(run(["later"]).session("fork")).result(WAIT).text == "later"

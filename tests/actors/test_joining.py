@@ -9,6 +9,7 @@ from threading import Event
 from typing import Any
 
 import pytest
+from places import on_files_too
 from sending import JOINING, POLICIES, events, send
 
 from turnstream.actors import ActorSystem, ModelRequest, Session
@@ -25,6 +26,8 @@ from turnstream.events import (
     TurnResumed,
     TurnStarted,
 )
+
+pytestmark = on_files_too
 
 WAIT = 20
 Run = Callable[..., ActorSystem]

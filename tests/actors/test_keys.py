@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
-from pathlib import Path
 from threading import Event
 from typing import Any
 
 import pytest
+from places import on_durable_stores
 from sending import at_once, events
 
 from turnstream.actors import ActorSystem, ModelRequest, Session, Turn
@@ -160,8 +160,8 @@ def test_a_joined_input_sent_again_after_its_turn_gets_that_turns_result(
     assert len(events(session, InputApplied)) == 1
 
 
-def test_a_key_outlives_the_process(run: Run, led: Any, tmp_path: Path) -> None:
-    store = f"sqlite:///{tmp_path}/kept.db"
+@on_durable_stores
+def test_a_key_outlives_the_process(run: Run, led: Any, store: str) -> None:
     system = run([], model=led, on=store)
     first = system.session("s").send("a", key="k")
     led.asked().answer("one")
@@ -178,11 +178,11 @@ def test_a_key_outlives_the_process(run: Run, led: Any, tmp_path: Path) -> None:
         session.send("b", key="k").result(WAIT)
 
 
+@on_durable_stores
 def test_inputs_sent_again_after_a_crash_go_on_where_they_were(
-    run: Run, led: Any, held: Any, tmp_path: Path
+    run: Run, led: Any, held: Any, store: str
 ) -> None:
     """One that began the turn, one that was to join it, and one that waited."""
-    store = f"sqlite:///{tmp_path}/kept.db"
     system = run([], model=led, tools=held.tools, on=store)
     policies: dict[str, Any] = {"a": "wait", "b": "queue", "c": "wait"}
 

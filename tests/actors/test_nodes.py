@@ -6,10 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import closing
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,7 +15,7 @@ from msgspec.structs import replace
 from turnstream.actors import ActorSystem, Agent
 from turnstream.actors.nodes import TABLE, Node, Nodes, birth_of
 from turnstream.events import Owner
-from turnstream.stores import EventStore, open_store
+from turnstream.stores import EventStore
 from turnstream.stores.specimens import together
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
@@ -34,10 +31,9 @@ class Clock:
         return self.now
 
 
-@pytest.fixture(params=["memory://", "sqlite:///{}/s.db"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[EventStore]:
-    with closing(open_store(request.param.format(tmp_path))) as opened:
-        yield opened
+@pytest.fixture
+def store(opened: EventStore) -> EventStore:
+    return opened
 
 
 def a_node(process: int, born: str, host: str = "here") -> Node:

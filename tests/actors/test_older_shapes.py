@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from contextlib import closing
-from pathlib import Path
 from typing import Any
 
 import pytest
+from places import on_files_too
 
 from turnstream.actors import (
     ActorSystem,
@@ -23,7 +22,9 @@ from turnstream.actors import (
 from turnstream.actors.testing import ScriptedModel, call
 from turnstream.events import CODEC, Codec, EncodedEvent, SessionReadOnly, UserMessage, verify
 from turnstream.events.chain import digest
-from turnstream.stores import Append, EventStore, MemoryStore, RowChange, open_store
+from turnstream.stores import Append, EventStore, MemoryStore, RowChange
+
+pytestmark = on_files_too
 
 WAIT = 20
 
@@ -72,13 +73,10 @@ def older_session() -> Append:
     return Append("s", 0, tuple(events), change)
 
 
-@pytest.fixture(params=["memory", "sqlite", "jsonl"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[EventStore]:
-    places = {"memory": "memory://", "sqlite": f"sqlite:///{tmp_path}/s.db"}
-    opened = open_store(places.get(request.param, f"jsonl:///{tmp_path}/streams"))
+@pytest.fixture
+def store(opened: EventStore) -> EventStore:
     opened.append(older_session())
-    with closing(opened):
-        yield opened
+    return opened
 
 
 @pytest.fixture

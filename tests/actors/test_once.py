@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
-from contextlib import closing
 from itertools import count
-from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
+from places import on_durable_stores
 
 from turnstream.actors import (
     ActorSystem,
@@ -31,7 +30,7 @@ from turnstream.events import (
     ToolResultRecorded,
     UserMessage,
 )
-from turnstream.stores import Append, Appended, SQLiteStore
+from turnstream.stores import Append, Appended, EventStore
 
 WAIT = 20
 Run = Callable[..., ActorSystem]
@@ -54,11 +53,10 @@ class Halting:
         yield ModelTurn("Hello")
 
 
-def test_an_answer_that_broke_off_is_not_recorded_and_asked_for_again_on_resume(
-    run: Run, tmp_path: Path
-) -> None:
+@on_durable_stores
+def test_an_answer_that_broke_off_is_not_recorded_and_asked_for_again_on_resume(run: Run) -> None:
     model = Halting(ConnectionError("reset"))
-    session = run([], model=model, on=f"sqlite:///{tmp_path}/kept.db").session("s")
+    session = run([], model=model).session("s")
     with pytest.raises(ModelFailed, match="reset"):
         session.send("hi").result(WAIT)
     assert not [each for each in session.events() if isinstance(each.event, ModelTurnRecorded)]
@@ -90,9 +88,8 @@ class Unreadable:
         raise RuntimeError("do not touch")
 
 
-def test_a_tool_that_ran_is_not_run_again_although_its_result_can_not_be_recorded(
-    run: Run, tmp_path: Path
-) -> None:
+@on_durable_stores
+def test_a_tool_that_ran_is_not_run_again_although_its_result_can_not_be_recorded(run: Run) -> None:
     paid = []
 
     @tool
@@ -101,7 +98,7 @@ def test_a_tool_that_ran_is_not_run_again_although_its_result_can_not_be_recorde
         return {"receipt": Unreadable()}
 
     script = [[call("pay", amount=7)], ConnectionError("down"), "paid"]
-    session = run(script, tools=[pay], on=f"sqlite:///{tmp_path}/kept.db").session("s")
+    session = run(script, tools=[pay]).session("s")
     with pytest.raises(ModelFailed):
         session.send("pay").result(WAIT)
     resumed = session.resume()
@@ -113,20 +110,25 @@ def test_a_tool_that_ran_is_not_run_again_although_its_result_can_not_be_recorde
     assert sum(isinstance(each.event, ToolResultRecorded) for each in session.events()) == 1
 
 
-class Unsteady(SQLiteStore):
+class Unsteady:
     """A store whose first two appends fail."""
 
+    def __init__(self, store: EventStore) -> None:
+        self._store, self._appends = store, count(1)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
     def submit(self, append: Append, done: Callable[[Appended | StoreError], None]) -> None:
-        self._appends = getattr(self, "_appends", count(1))
         if next(self._appends) <= 2:
             done(StoreUnavailable("the disk is full"))
         else:
-            super().submit(append, done)
+            self._store.submit(append, done)
 
 
-def test_a_message_that_was_refused_twice_by_the_store_is_there_once(tmp_path: Path) -> None:
-    agent = Agent("agent", model=ScriptedModel(["done"]))
-    with closing(Unsteady(tmp_path / "s.db")) as store, ActorSystem(agent, store=store) as system:
+def test_a_message_that_was_refused_twice_by_the_store_is_there_once(opened: EventStore) -> None:
+    agent, unsteady = Agent("agent", model=ScriptedModel(["done"])), cast("Any", Unsteady(opened))
+    with ActorSystem(agent, store=unsteady) as system:
         session = system.session("s")
         for _ in range(2):
             turn = session.send("do X")
@@ -147,13 +149,11 @@ def charging(paid: list[str]) -> Any:
     return charge
 
 
-def test_equal_calls_are_as_many_calls_wherever_they_are_asked_for(
-    run: Run, tmp_path: Path
-) -> None:
+def test_equal_calls_are_as_many_calls_wherever_they_are_asked_for(run: Run, store: str) -> None:
     one, two, three, four = (call("charge", f"c{n}", amount=7) for n in range(4))
     script = [[one], [two, three], ConnectionError("down"), "done", [four], "done again"]
     paid = list[str]()
-    system = run(script, tools=[charging(paid)], on=f"sqlite:///{tmp_path}/kept.db")
+    system = run(script, tools=[charging(paid)], on=store)
     session = system.session("s")
     with pytest.raises(ModelFailed):
         session.send("charge").result(WAIT)
@@ -199,12 +199,10 @@ def test_resuming_again_and_again_where_nothing_is_unfinished_does_nothing(
     assert list(system.resume_all()) == [] and session.version == version
 
 
-def test_resuming_again_and_again_finishes_what_is_unfinished_once(
-    run: Run, tmp_path: Path
-) -> None:
+def test_resuming_again_and_again_finishes_what_is_unfinished_once(run: Run, store: str) -> None:
     script = [[call("charge", amount=7)], ConnectionError("down"), "done"]
     paid = list[str]()
-    system = run(script, tools=[charging(paid)], on=f"sqlite:///{tmp_path}/kept.db")
+    system = run(script, tools=[charging(paid)], on=store)
     session = system.session("s")
     with pytest.raises(ModelFailed):
         session.send("charge").result(WAIT)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -40,7 +39,6 @@ from turnstream.stores import (
     MemoryStore,
     RowChange,
     SQLiteStore,
-    open_store,
 )
 
 WAIT = 20
@@ -54,11 +52,10 @@ def echo(value: Any) -> Any:
     return value
 
 
-@pytest.fixture(params=["memory://", "sqlite:///{}/s.db"])
-def shared(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[EventStore]:
+@pytest.fixture
+def shared(opened: EventStore) -> EventStore:
     """A store that outlives the systems on it."""
-    with closing(open_store(request.param.format(tmp_path))) as store:
-        yield store
+    return opened
 
 
 def plant(store: EventStore, *events: SessionEvent) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from contextlib import closing
 from itertools import permutations
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,7 +20,7 @@ from turnstream.events import (
     UserMessage,
 )
 from turnstream.projections import check_transcript
-from turnstream.stores import EventStore, MemoryStore, open_store
+from turnstream.stores import EventStore, MemoryStore
 
 WAIT = 20
 
@@ -103,23 +102,22 @@ def end_of(turn: Turn, *, streamed: bool) -> Any:
 @pytest.mark.parametrize("restarts", [False, True], ids=["live", "restarted"])
 @pytest.mark.parametrize("batch", ["r1 l2 l3", "l1 r2 l3", "l1 l2 r3", "r1 r2 r3"])
 def test_an_answer_and_its_calls_are_recorded_once_wherever_the_turn_was_paused(
-    batch: str, restarts: bool, streamed: bool, tmp_path: Path
+    batch: str, restarts: bool, streamed: bool, opened: EventStore
 ) -> None:
-    with closing(open_store(f"sqlite:///{tmp_path}/s.db")) as store:
-        desk = Desk(store, restarts=restarts)
-        result = end_of(desk.session.send(batch), streamed=streamed)
-        while result.finish_reason == "awaiting-approval":
-            turn = desk.session.approve(result.approvals[-1].id)
-            result = end_of(turn, streamed=streamed)
-        session = desk.session
-        assert result.finish_reason == "stop" and asked == [1, 5]
-        assert len(events(session, ModelTurnRecorded)) == 2
-        assert len(events(session, TurnFinished)) == 1
-        messages = session.messages
-        calls = [each.id for each in messages[1].tool_calls]  # type: ignore[union-attr]
-        results = [each.call_id for each in messages if isinstance(each, ToolMessage)]
-        assert calls == results == batch.split() and sorted(ran) == sorted(calls)
-        desk.close()
+    desk = Desk(opened, restarts=restarts)
+    result = end_of(desk.session.send(batch), streamed=streamed)
+    while result.finish_reason == "awaiting-approval":
+        turn = desk.session.approve(result.approvals[-1].id)
+        result = end_of(turn, streamed=streamed)
+    session = desk.session
+    assert result.finish_reason == "stop" and asked == [1, 5]
+    assert len(events(session, ModelTurnRecorded)) == 2
+    assert len(events(session, TurnFinished)) == 1
+    messages = session.messages
+    calls = [each.id for each in messages[1].tool_calls]  # type: ignore[union-attr]
+    results = [each.call_id for each in messages if isinstance(each, ToolMessage)]
+    assert calls == results == batch.split() and sorted(ran) == sorted(calls)
+    desk.close()
 
 
 MIXED = [" ".join(order) for order in permutations(["l1", "r2", "f3", "r4"])]

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
+from places import on_durable_stores
 from sending import events
 
 from turnstream.actors import ActorSystem
@@ -180,10 +180,10 @@ def test_execute_with_a_key_used_before_is_the_same_input(run: Run, led: Any) ->
     assert len(led.requests) == 1 and len(session.messages) == 2
 
 
+@on_durable_stores
 def test_execute_goes_on_with_the_turn_of_a_process_that_is_gone(
-    run: Run, led: Any, held: Any, tmp_path: Path
+    run: Run, led: Any, held: Any, store: str
 ) -> None:
-    store = f"sqlite:///{tmp_path}/kept.db"
     system = run([], model=led, tools=held.tools, on=store)
     turn = system.session("s").send("a")
     led.asked().answer([call("held", text="x")])

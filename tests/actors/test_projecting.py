@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from functools import partial
-from pathlib import Path
 from threading import Event, Thread
 from typing import Any
 
@@ -13,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import Struct
+from places import on_durable_stores, on_files_too
 from tallies import Count, Fragile, Tally, fill, tallied
 
 from turnstream.actors import ActorSystem, Agent, Projector
@@ -27,13 +27,9 @@ from turnstream.projections import MemoryRows, Rows, project
 from turnstream.stores import Append, EventStore, RowChange, open_store
 from turnstream.stores.specimens import NOON, append_of, event, together
 
+pytestmark = on_files_too
+
 WAIT = 20
-
-
-@pytest.fixture(name="opened")
-def _opened(store: str) -> Iterator[EventStore]:
-    with closing(open_store(store)) as opened:
-        yield opened
 
 
 class Interrupts:
@@ -349,10 +345,10 @@ def test_rows_behave_the_same_in_memory_and_in_a_store(
         assert projector.rows() == expected.prefixed()
 
 
-def test_a_store_opened_again_goes_on(tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path}/s.db"
+@on_durable_stores
+def test_a_store_opened_again_goes_on(address: str) -> None:
     for _ in range(3):
-        with closing(open_store(url)) as store:
+        with closing(open_store(address)) as store:
             fill(store, 10)
             projector = Projector(store, Tally(), batch=4)
             projector.catch_up()

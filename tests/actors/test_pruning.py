@@ -7,11 +7,11 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
 from composing import conversation, put
+from places import on_durable_stores, on_files_too
 
 from turnstream.actors import ActorSystem, Agent, Pruned, prune, tool
 from turnstream.actors.testing import ScriptedModel, call
@@ -27,15 +27,11 @@ from turnstream.events import (
 from turnstream.stores import Append, EventStore, RowChange, open_store
 from turnstream.stores.specimens import ALIKE, event
 
+pytestmark = on_files_too
+
 WAIT = 20
 NOW = datetime.now(UTC)
 OLD, CUTOFF = NOW - timedelta(days=60), NOW - timedelta(days=30)
-
-
-@pytest.fixture(params=["memory://", "sqlite:///{}/s.db", "jsonl:///{}/streams"])
-def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[EventStore]:
-    with closing(open_store(request.param.format(tmp_path))) as store:
-        yield store
 
 
 def sessions(at: datetime) -> dict[str, list[SessionEvent]]:
@@ -167,9 +163,9 @@ def remove(path: str) -> str:
 
 
 @pytest.fixture
-def child(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+def child(address: str) -> Iterator[subprocess.Popen[str]]:
     """A process that runs the session "elsewhere", in the middle of a model call."""
-    command = [sys.executable, "-c", PROCESS, f"sqlite:///{tmp_path}/s.db"]
+    command = [sys.executable, "-c", PROCESS, address]
     process = subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
     )
@@ -180,16 +176,16 @@ def child(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     process.communicate()
 
 
+@on_durable_stores
 def test_retention_takes_only_what_is_finished_also_with_others_at_work(
-    tmp_path: Path, child: subprocess.Popen[str]
+    address: str, child: subprocess.Popen[str]
 ) -> None:
-    url = f"sqlite:///{tmp_path}/s.db"
-    with closing(open_store(url)) as store:
+    with closing(open_store(address)) as store:
         for name, events in sessions(OLD).items():
             put(store, name, events)
     script = [[call("remove", path="a")], "removed", "went on", "and on"]
     agent = Agent("agent", model=ScriptedModel(script), tools=[remove])
-    with ActorSystem(agent, store=url) as system:
+    with ActorSystem(agent, store=address) as system:
         waiting = system.session("waiting")
         assert waiting.send("go").result(WAIT).finish_reason == "awaiting-approval"
         (_, approval) = system.approvals()

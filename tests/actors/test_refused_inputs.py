@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
+from places import on_durable_stores
 
 from turnstream.actors import ActorSystem, Agent, ModelRequest, Session, Tool
 from turnstream.actors.testing import ScriptedModel, call, said
@@ -21,6 +21,8 @@ from turnstream.events import (
     Unstorable,
     UserMessage,
 )
+
+pytestmark = on_durable_stores
 
 WAIT = 20
 Run = Callable[..., ActorSystem]
@@ -61,11 +63,6 @@ def check_untouched(store: str, session: Session) -> None:
         reopened = system.session("s")
         assert reopened.messages == session.messages
         assert reopened.send("and?").result(WAIT).text == "again"
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> str:
-    return f"sqlite:///{tmp_path}/s.db"
 
 
 @pytest.mark.parametrize("send", [Session.send, Session.execute])

@@ -38,7 +38,7 @@ from turnstream.events import (
     WouldDeadlock,
 )
 from turnstream.projections import ArgumentDrift, ToolOrderDrift
-from turnstream.stores import EventStore, open_store
+from turnstream.stores import EventStore
 
 RECORDED = Path(__file__).parents[3] / "shared/data/airline_trajectories.jsonl.gz"
 WAIT = 20
@@ -63,11 +63,6 @@ def book(seats: int) -> int:
     """Book."""
     RAN.append("book")
     return seats
-
-
-@pytest.fixture
-def opened() -> EventStore:
-    return open_store("memory://")
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from places import on_files_too
 
 from turnstream.actors import (
     ActorSystem,
@@ -36,6 +37,8 @@ from turnstream.events import (
 from turnstream.projections import evolve
 from turnstream.stores import Append, EventStore, RowChange, SessionRow, open_store
 from turnstream.stores.specimens import NOON, append_of, event
+
+pytestmark = on_files_too
 
 WAIT = 20
 

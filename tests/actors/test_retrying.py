@@ -6,12 +6,12 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import closing
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from places import on_durable_stores
 
 from turnstream.actors import ActorSystem, Agent, ModelRequest
 from turnstream.actors.backing_off import FIRST_WAIT, LONGEST_ASKED_FOR, LONGEST_WAIT, backoff
@@ -126,11 +126,11 @@ def test_what_would_fail_again_is_not_repeated(run: Run, error: Exception) -> No
     assert failed.code == expected.code
 
 
+@on_durable_stores
 @pytest.mark.parametrize("error", [away(), ModelRefused("no"), ContextTooLong("too long")])
 def test_a_caller_of_another_process_gets_an_error_of_the_same_class(
-    led: Any, tmp_path: Path, error: ModelFailed
+    led: Any, address: str, error: ModelFailed
 ) -> None:
-    address = f"sqlite:///{tmp_path}/s.db"
     agent = Agent("agent", model=led, model_retries=0)
     with ActorSystem(agent, store=address) as one, ActorSystem(agent, store=address) as other:
         here = one.session("s").send("hi", key="k")
@@ -165,8 +165,9 @@ def test_a_steer_ends_the_wait_and_goes_along(run: Run) -> None:
     assert said(model.requests[-1].messages) == ["one", "two"]
 
 
-def test_closing_ends_the_wait_and_the_turn_can_be_resumed(tmp_path: Path) -> None:
-    address, patience = f"sqlite:///{tmp_path}/s.db", Patience()
+@on_durable_stores
+def test_closing_ends_the_wait_and_the_turn_can_be_resumed(address: str) -> None:
+    patience = Patience()
     model = ScriptedModel([away(), "here again"])
     system = ActorSystem(Agent("agent", model=model, retry_wait=patience), store=address)
     system.session("s").send("hi")
@@ -180,8 +181,9 @@ def test_closing_ends_the_wait_and_the_turn_can_be_resumed(tmp_path: Path) -> No
         assert resumed is not None and resumed.result(WAIT).text == "here again"
 
 
-def test_a_process_that_is_lost_in_the_wait_does_not_begin_to_count_anew(tmp_path: Path) -> None:
-    address, patience = f"sqlite:///{tmp_path}/s.db", Patience()
+@on_durable_stores
+def test_a_process_that_is_lost_in_the_wait_does_not_begin_to_count_anew(address: str) -> None:
+    patience = Patience()
     model = ScriptedModel([away() for _ in range(9)])
     agent = Agent("agent", model=model, model_retries=1, retry_wait=patience)
     with closing(open_store(address)) as kept:
@@ -200,10 +202,10 @@ def test_a_process_that_is_lost_in_the_wait_does_not_begin_to_count_anew(tmp_pat
         assert kept.session("s") is not None
 
 
-def test_a_failed_turn_that_is_resumed_has_its_retries_anew(tmp_path: Path) -> None:
+def test_a_failed_turn_that_is_resumed_has_its_retries_anew(store: str) -> None:
     model = ScriptedModel([away(), away(), away(), "at last"])
     agent = Agent("agent", model=model, model_retries=1, retry_wait=at_once)
-    with ActorSystem(agent, store=f"sqlite:///{tmp_path}/s.db") as system:
+    with ActorSystem(agent, store=store) as system:
         session = system.session("s")
         with pytest.raises(ModelUnavailable):
             session.send("hi").result(WAIT)

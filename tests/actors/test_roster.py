@@ -129,5 +129,5 @@ def test_a_session_that_an_agent_of_an_old_name_began_goes_on_by_its_alias() -> 
             assert system.session("s").send("2").result().text == "two"
         with ActorSystem(Agent("other", model=ScriptedModel([])), store=store) as system:
             turn = system.session("s").send("3")
-            with pytest.raises(UnknownAgent, match="'old'"):
+            with pytest.raises(UnknownAgent, match=r"no agent 'new'.*'other'"):
                 turn.result()

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
+from places import on_durable_stores
 from sending import events
 
 from turnstream.actors import ActorSystem
@@ -44,12 +44,13 @@ def test_what_is_sent_again_is_recognised_and_only_the_new_message_added(run: Ru
 AS_KNOWN = {"its input": (1, ()), "its call": (2, ()), "its result": (3, ()), "more": (3, ("and",))}
 
 
+@on_durable_stores
 @pytest.mark.parametrize(("known", "more"), AS_KNOWN.values(), ids=AS_KNOWN)
 def test_the_conversation_of_an_interrupted_turn_sent_again_resumes_it(
-    run: Run, tmp_path: Path, known: int, more: tuple[str, ...]
+    run: Run, store: str, known: int, more: tuple[str, ...]
 ) -> None:
     model = ScriptedModel([SUM, ConnectionError("down"), "3"])
-    session = run([], model=model, on=f"sqlite:///{tmp_path}/s.db").session("s")
+    session = run([], model=model, on=store).session("s")
     with pytest.raises(ModelFailed):
         session.send("1 + 2?").result(WAIT)
     pending = session.pending()

@@ -6,9 +6,9 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
+from places import on_durable_stores, on_files_too
 
 from turnstream.actors import ActorSystem, Agent, ModelRequest, TextDelta, tool
 from turnstream.actors.testing import ScriptedModel, call, said
@@ -21,6 +21,8 @@ from turnstream.events import (
     Usage,
     UserMessage,
 )
+
+pytestmark = on_files_too
 
 WAIT = 20
 Run = Callable[..., ActorSystem]
@@ -182,7 +184,8 @@ def test_one_session_serves_several_event_loops(run: Run) -> None:
         assert pool.submit(asyncio.run, ask("3")).result(WAIT) == "c"
 
 
-def test_closing_records_what_runs_and_leaves_the_rest_to_be_resumed(tmp_path: Path) -> None:
+@on_durable_stores
+def test_closing_records_what_runs_and_leaves_the_rest_to_be_resumed(store: str) -> None:
     started, release = threading.Event(), threading.Event()
 
     @tool
@@ -191,7 +194,6 @@ def test_closing_records_what_runs_and_leaves_the_rest_to_be_resumed(tmp_path: P
         release.wait(WAIT)
         return "recorded"
 
-    store = f"sqlite:///{tmp_path}/s.db"
     agent = Agent("agent", model=ScriptedModel([[call("slow")], "never asked"]), tools=[slow])
     system = ActorSystem(agent, store=store)
     turn = system.session("s").send("go")
@@ -209,7 +211,8 @@ def test_closing_records_what_runs_and_leaves_the_rest_to_be_resumed(tmp_path: P
         assert resumed.result(WAIT).text == "done"
 
 
-def test_an_input_that_waits_when_the_system_closes_is_found_by_resume_all(tmp_path: Path) -> None:
+@on_durable_stores
+def test_an_input_that_waits_when_the_system_closes_is_found_by_resume_all(store: str) -> None:
     started, release = threading.Event(), threading.Event()
 
     def model(request: ModelRequest) -> str:
@@ -217,7 +220,6 @@ def test_an_input_that_waits_when_the_system_closes_is_found_by_resume_all(tmp_p
         release.wait(WAIT)
         return "done"
 
-    store = f"sqlite:///{tmp_path}/s.db"
     system = ActorSystem(Agent("agent", model=model), store=store)
     first, second = system.session("s").send("one"), system.session("s").send("two")
     second.accepted().result(WAIT)
@@ -234,7 +236,8 @@ def test_an_input_that_waits_when_the_system_closes_is_found_by_resume_all(tmp_p
         assert len(other.session("s").messages) == 4
 
 
-def test_closing_interrupts_what_does_not_end_in_time(tmp_path: Path) -> None:
+@on_durable_stores
+def test_closing_interrupts_what_does_not_end_in_time(address: str) -> None:
     started, release = threading.Event(), threading.Event()
 
     @tool
@@ -245,7 +248,7 @@ def test_closing_interrupts_what_does_not_end_in_time(tmp_path: Path) -> None:
 
     system = ActorSystem(
         Agent("agent", model=ScriptedModel([[call("stuck")]]), tools=[stuck]),
-        store=f"sqlite:///{tmp_path}/s.db",
+        store=address,
     )
     turn = system.session("s").send("go")
     assert started.wait(WAIT)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import sqlite3
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from queue import SimpleQueue
@@ -36,12 +35,6 @@ def model(request: ModelRequest) -> ModelTurn:
 
 
 AGENT = Agent("agent", model=model, tools=[add])
-
-
-@pytest.fixture(params=["memory://", "sqlite:///{}/s.db?synchronous=normal"])
-def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[EventStore]:
-    with closing(open_store(request.param.format(tmp_path))) as store:
-        yield store
 
 
 def hold(store: EventStore, upto: int) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from contextlib import closing
-from pathlib import Path
 from typing import Any
 
 import pytest
+from places import on_durable_stores
 
 from turnstream.actors import ActorSystem, Agent, tool
 from turnstream.actors.testing import ScriptedModel, call
@@ -68,13 +68,14 @@ def answer(request: Any) -> Any:
     return ModelTurn("hello")
 
 
+@on_durable_stores
 @pytest.mark.parametrize("aside", [False, True], ids=["at once", "aside"])
 @pytest.mark.parametrize("fails", range(1, 6))
 def test_whichever_append_fails_the_caller_hears_it_and_the_session_goes_on(
-    tmp_path: Path, fails: int, aside: bool
+    address: str, fails: int, aside: bool
 ) -> None:
     error = StoreUnavailable("the disk is full")
-    with closing(open_store(f"sqlite:///{tmp_path}/s.db")) as real:
+    with closing(open_store(address)) as real:
         store = Faulty(real, fails, error, aside=aside)
         agent = Agent("agent", model=answer, tools=[add])
         with ActorSystem(agent, store=store) as system:  # type: ignore[arg-type]
@@ -97,11 +98,12 @@ def test_whichever_append_fails_the_caller_hears_it_and_the_session_goes_on(
     assert kinds.count(ToolMessage) == 2
 
 
+@on_durable_stores
 def test_a_store_that_can_not_be_read_fails_the_request_and_serves_the_next(
-    tmp_path: Path,
+    address: str,
 ) -> None:
     error = StoreBusy("held by another")
-    with closing(open_store(f"sqlite:///{tmp_path}/s.db")) as real:
+    with closing(open_store(address)) as real:
         store = Faulty(real, 0, error, aside=False)
         store.blind = True
         agent = Agent("agent", model=ScriptedModel(["hello"]))

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any, TypedDict
 
 import msgspec
@@ -14,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Struct
+from places import on_durable_stores
 
 from turnstream.actors import ActorSystem, Agent, ModelRequest, Session, tool
 from turnstream.actors.outputs import Fits, Output, Unfit
@@ -129,11 +129,11 @@ def test_an_answer_that_does_not_fit_is_told_why_and_the_model_answers_again(sta
 
 
 def test_a_turn_whose_answers_never_fit_fails_and_goes_on_when_it_is_resumed(
-    tmp_path: Path,
+    store: str,
 ) -> None:
     model = ScriptedModel(["a", "b", OSLO])
     agent = Agent("agent", model=model, output_type=City, output_retries=1)
-    with ActorSystem(agent, store=f"sqlite:///{tmp_path}/s.db") as system:
+    with ActorSystem(agent, store=store) as system:
         session = system.session("s")
         with pytest.raises(InvalidOutput) as failed:
             session.send("Which city?").result(WAIT)
@@ -196,8 +196,8 @@ def test_a_retried_send_with_a_key_gives_the_output_again(start: Start) -> None:
     assert session.send("?", key="k").result(WAIT).output == first.output == City("Oslo", 7)
 
 
-def test_another_output_type_is_drift_by_name(tmp_path: Path) -> None:
-    store = f"sqlite:///{tmp_path}/s.db"
+@on_durable_stores
+def test_another_output_type_is_drift_by_name(store: str) -> None:
     broken = Agent("agent", model=ScriptedModel([OSError("away")]), output_type=City)
     with ActorSystem(broken, store=store) as system, pytest.raises(Exception, match="away"):
         system.session("s").send("?").result(WAIT)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from families import WAIT, Works, children, family, results, wait_for
 
-from turnstream.actors import ActorSystem, Agent, ApprovalShown, Session, tool
+from turnstream.actors import ActorSystem, Agent, ApprovalShown, Hooks, Session, ToolContext, tool
 from turnstream.actors.commands import Resolve
 from turnstream.actors.parentage import child_id
 from turnstream.actors.recording import record_decision
@@ -24,6 +24,7 @@ from turnstream.events import (
     CorruptEvent,
     SessionAwaitingApproval,
     StoreUnavailable,
+    ToolCall,
     ToolCallStarted,
     Usage,
 )
@@ -318,3 +319,29 @@ def test_a_stream_shows_the_question_of_a_sub_agent(address: str, works: Works) 
         (shown,) = [each for each in items if isinstance(each, ApprovalShown)]
         assert [shown.approval] == list(system.approvals())
         assert items[-1].type == "turn.done"
+
+
+class Watching(Hooks):
+    """Looks at the calls of sub-agents, and changes what they say."""
+
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+
+    def before_tool(self, context: ToolContext, call: ToolCall) -> None:
+        self.seen.append(f"before {call.name}")
+
+    def after_tool(self, context: ToolContext, call: ToolCall, outcome: str, content: Any) -> Any:
+        self.seen.append(f"after {call.name}")
+        return str(content).upper()
+
+
+def test_hooks_see_a_sub_agent_s_result_and_no_pause(address: str, works: Works) -> None:
+    watching = Watching()
+    with ActorSystem(family(works, hooks=[watching]), store=address) as system:
+        session = system.session("s")
+        assert session.send("worker remove a").result(WAIT).finish_reason == "awaiting-approval"
+        assert watching.seen == ["before worker"] and works.done == []
+        done = system.approve(system.approvals()[0].id).result(WAIT)
+        assert done.text == "boss: WORKER: REMOVED A"
+        assert watching.seen == ["before worker", "before worker", "after worker"]
+        assert done.usage == session.usage == Usage(40, 4)

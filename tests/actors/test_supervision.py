@@ -8,11 +8,11 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import count
-from pathlib import Path
 from threading import Event
 from typing import Any
 
 import pytest
+from places import on_durable_stores
 
 from turnstream.actors import ActorSystem, Agent, ModelRequest, tool
 from turnstream.actors.testing import call, said
@@ -292,10 +292,10 @@ def live(address: str, life: int) -> str:
     return done.stdout.strip()
 
 
+@on_durable_stores
 def test_a_session_no_process_survives_is_set_aside_and_the_others_go_on(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    address: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    address = f"sqlite:///{tmp_path}/s.db"
     found = [live(address, life) for life in (1, 2, 3)]
     assert found == ["", "poisoned,victim 1", "poisoned,victim 2"]
 

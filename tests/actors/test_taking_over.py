@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from pathlib import Path
+
+from places import on_durable_stores
 
 from turnstream.actors import ActorSystem, Agent, tool
 from turnstream.actors.testing import ScriptedModel, call
@@ -13,7 +14,8 @@ from turnstream.stores import open_store
 WAIT = 20
 
 
-def test_a_node_that_lost_its_turn_appends_nothing_more_to_it(tmp_path: Path) -> None:
+@on_durable_stores
+def test_a_node_that_lost_its_turn_appends_nothing_more_to_it(address: str) -> None:
     started, release = threading.Event(), threading.Event()
 
     @tool
@@ -24,7 +26,6 @@ def test_a_node_that_lost_its_turn_appends_nothing_more_to_it(tmp_path: Path) ->
             return "of the old owner"
         return "of the new owner"
 
-    address = f"sqlite:///{tmp_path}/s.db"
     old = ActorSystem(
         Agent("agent", model=ScriptedModel([[call("work", id="c")]]), tools=[work]), store=address
     )
@@ -48,8 +49,8 @@ def test_a_node_that_lost_its_turn_appends_nothing_more_to_it(tmp_path: Path) ->
     assert verify(open_store(address).read("s")) is None
 
 
-def test_a_session_two_systems_write_to_in_turns_keeps_one_order(tmp_path: Path) -> None:
-    address = f"sqlite:///{tmp_path}/s.db"
+@on_durable_stores
+def test_a_session_two_systems_write_to_in_turns_keeps_one_order(address: str) -> None:
     agents = [Agent("agent", model=lambda request: str(len(request.messages))) for _ in "ab"]
     one, two = (ActorSystem(agent, store=address) for agent in agents)
     with one, two:

@@ -7,10 +7,10 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from pathlib import Path
 from typing import Any
 
 import pytest
+from places import on_durable_stores
 
 from turnstream.actors import NOT_DONE, ActorSystem, Agent, Session, ToolContext, Turn, tool
 from turnstream.actors.testing import ScriptedModel, call
@@ -25,7 +25,7 @@ from turnstream.events import (
     ToolMessage,
     ToolResultRecorded,
 )
-from turnstream.stores import Append, Appended, EventStore, open_store
+from turnstream.stores import Append, Appended, EventStore
 
 WAIT = 20
 CHARGE = call("charge", id="c", amount=7)
@@ -98,12 +98,9 @@ class Shop:
             self._systems.pop().close()
 
 
-@pytest.fixture(params=["memory://", "sqlite:///{}/s.db"])
-def shop(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Shop]:
-    with (
-        closing(open_store(request.param.format(tmp_path))) as store,
-        closing(Shop(store)) as shop,
-    ):
+@pytest.fixture
+def shop(opened: EventStore) -> Iterator[Shop]:
+    with closing(Shop(opened)) as shop:
         yield shop
 
 
@@ -389,8 +386,8 @@ def charge_and_die(address: str) -> list[str]:
     return child.stdout.split()
 
 
-def test_a_killed_process_leaves_a_call_that_runs_again_with_its_key(tmp_path: Path) -> None:
-    address = f"sqlite:///{tmp_path}/s.db"
+@on_durable_stores
+def test_a_killed_process_leaves_a_call_that_runs_again_with_its_key(address: str) -> None:
     killed = [charge_and_die(address) for _ in range(2)]
     with closing(Shop(address)) as shop:
         assert resumed(shop.opened("done")).text == "done"

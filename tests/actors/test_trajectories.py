@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Iterator
-from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -45,17 +43,11 @@ from turnstream.events import (
     WrongExpectedVersion,
 )
 from turnstream.projections import Course, course
-from turnstream.stores import EventStore, open_store
+from turnstream.stores import EventStore
 
 RECORDED = Path(__file__).parents[3] / "shared/data/airline_trajectories.jsonl.gz"
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 WAIT = 20
-
-
-@pytest.fixture
-def opened(store: str) -> Iterator[EventStore]:
-    with closing(open_store(store)) as found:
-        yield found
 
 
 def read(document: Any) -> Course:

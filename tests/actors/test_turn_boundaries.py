@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+from places import on_durable_stores
 from sending import JOINING, at_once, events, send
 
 from turnstream.actors import ActorSystem, Agent, ModelRequest, Session, tool
@@ -338,10 +339,10 @@ def stored(prefix: Sequence[SessionEvent]) -> EventStore:
     return store
 
 
+@on_durable_stores
 def test_an_input_that_waits_when_the_system_closes_joins_after_the_restart(
-    run: Run, led: Any, held: Any, tmp_path: Any
+    run: Run, led: Any, held: Any, store: str
 ) -> None:
-    store = f"sqlite:///{tmp_path}/kept.db"
     system = run([], model=led, tools=held.tools, on=store)
     turn = system.session("s").send("a")
     led.asked().answer([call("held", text="x")])

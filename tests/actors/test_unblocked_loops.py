@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
+from places import on_durable_stores
 
 from turnstream.actors import ActorSystem, Agent, Session, Turn
 from turnstream.actors.testing import ScriptedModel
 from turnstream.events import CODEC, StoreError, WouldDeadlock
 from turnstream.events.envelope import Replay
-from turnstream.stores import Append, Appended, MemoryStore, SQLiteStore
+from turnstream.stores import Append, Appended, MemoryStore, open_store
 
 WAIT = 20
 
@@ -204,11 +205,12 @@ def test_after_async_with_no_thread_and_no_open_file_is_left(tmp_path: Path) -> 
     assert not [name for name in left if name.startswith("turnstream")]
 
 
-def test_what_was_sent_before_close_is_on_disk_when_that_returns(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", CLOSING, f"sqlite:///{tmp_path}/s.db"]
+@on_durable_stores
+def test_what_was_sent_before_close_is_on_disk_when_that_returns(address: str) -> None:
+    command = [sys.executable, "-c", CLOSING, address]
     child = subprocess.run(command, capture_output=True, text=True, timeout=WAIT, check=True)
 
-    with closing(SQLiteStore(tmp_path / "s.db")) as store:
+    with closing(open_store(address)) as store:
         queued = [each for each in store.read("s") if each.topic == "input_queued"]
     assert child.stdout.strip() in [CODEC.recorded(each).event.input_id for each in queued]
 

@@ -42,6 +42,7 @@ _ERRORS: dict[Kind, tuple[int, str, str]] = {
     "invalid": (400, "invalid_request_error", "messages.0: Input should be KEY"),
     "used-up": (402, "billing_error", "Your credit balance is too low"),
 }
+_TOLD = "Your final answer is JSON alone, valid against this JSON schema: "
 _STOPS = {"stop": "end_turn", "length": "max_tokens", "refusal": "refusal"}
 
 
@@ -74,12 +75,13 @@ class AnthropicWire:
         assert len(set(ids)) == len(ids)
         assert all(re.fullmatch("[a-zA-Z0-9_-]+", each) for each in ids)
         assert all(each["text"].strip() for each in blocks if each["type"] == "text")
+        instructions, _, schema = body.get("system", "").partition(_TOLD)
         return Heard(
             tuple(_messages(body["messages"])),
-            body.get("system", ""),
+            instructions.strip("\n") if schema else instructions,
             tuple(_tool_name(each) for each in body.get("tools", ())),
             tuple(each["signature"] for each in blocks if each["type"] == "thinking"),
-            _output(body),
+            json.loads(schema) if schema else _output(body),
         )
 
 

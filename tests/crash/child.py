@@ -20,6 +20,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import closing
 from itertools import count
 from pathlib import Path
+from typing import Any, cast
 
 import msgspec
 from plan import (
@@ -62,18 +63,21 @@ from turnstream.events import (
     TurnstreamError,
 )
 from turnstream.projections import check_transcript
-from turnstream.stores import Append, Appended, SQLiteStore
+from turnstream.stores import Append, Appended, EventStore, open_store
 
 SECONDS = 25.0
 
 
-class MortalStore(SQLiteStore):
+class MortalStore:
     """A store whose process is killed at an append."""
 
-    def __init__(self, path: os.PathLike[str], kill: KillPoint | None) -> None:
-        super().__init__(path)
+    def __init__(self, address: str, kill: KillPoint | None) -> None:
+        self._kept = open_store(address)
         self._kill = kill if isinstance(kill, AtAppend) else None
         self._count = count(1)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._kept, name)
 
     def submit(self, append: Append, done: Callable[[Appended | StoreError], None]) -> None:
         side = self._fatal_side(append)
@@ -85,7 +89,7 @@ class MortalStore(SQLiteStore):
                 die()
             done(outcome)
 
-        super().submit(append, told)
+        self._kept.submit(append, told)
 
     def _fatal_side(self, append: Append) -> str:
         kill = self._kill
@@ -95,6 +99,11 @@ class MortalStore(SQLiteStore):
 
     def _counts(self, append: Append, topic: str) -> bool:
         return not topic or any(each.topic == topic for each in append.events)
+
+
+def mortal(address: str, kill: KillPoint | None) -> EventStore:
+    """The store at an address, as a process sees it that is killed there."""
+    return cast("EventStore", MortalStore(address, kill))
 
 
 class PlannedModel:
@@ -181,7 +190,7 @@ def live(plan: Plan) -> None:
         token_budget=plan.token_budget,
     )
     with (
-        closing(MortalStore(Path(plan.folder, "store.db"), plan.kill)) as store,
+        closing(mortal(plan.store, plan.kill)) as store,
         ActorSystem(agent, store=store) as system,
     ):
         threading.Thread(target=gates.follow, args=(system,), daemon=True).start()
@@ -220,7 +229,7 @@ def live_talks(plan: Talks) -> None:
     """Hold every conversation to its end."""
     log = Log(Path(plan.folder, "log"))
     with (
-        closing(MortalStore(Path(plan.folder, "store.db"), plan.kill)) as store,
+        closing(mortal(plan.store, plan.kill)) as store,
         ActorSystem(recorded_agents(plan, log), store=store) as system,
     ):
         asyncio.run(hold_all(system, plan))

@@ -12,6 +12,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 pytest.register_assert_rewrite("story", "verdict")
 
+from places import NewAddress  # noqa: E402
 from plan import Plan  # noqa: E402
 from story import Nursery, Story  # noqa: E402
 
@@ -26,14 +27,15 @@ def nursery() -> Iterator[Nursery]:
 
 
 @pytest.fixture
-def tell(nursery: Nursery, tmp_path: Path) -> Tell:
-    """Begin a story, in a folder of its own."""
+def tell(nursery: Nursery, tmp_path: Path, new_address: NewAddress) -> Tell:
+    """Begin a story, in a folder and on a store of its own."""
     told: list[Story] = []
 
     def begin(*script: object, **plan: object) -> Story:
-        folder = tmp_path / str(len(told))
+        folder = tmp_path / f"story {len(told)}"
         folder.mkdir()
-        told.append(Story(nursery, folder, Plan(str(folder), 0, script, **plan)))  # type: ignore[arg-type]
+        begun = Plan(str(folder), new_address(), 0, script, **plan)  # type: ignore[arg-type]
+        told.append(Story(nursery, begun))
         return told[-1]
 
     return begin

@@ -21,7 +21,7 @@ from threading import Condition
 from typing import Literal, TypeAlias
 
 import msgspec
-from child import MortalStore
+from child import mortal
 from msgspec import Struct
 from plan import AtAppend, AtMoment, Log, die
 
@@ -73,6 +73,7 @@ class Part(Struct, frozen=True):
     """One process's part: so many ``acts``, and then, if it ``ends``, all that is unfinished."""
 
     folder: str
+    store: str
     life: int
     seed: int
     settings: Settings
@@ -198,7 +199,7 @@ def live(part: Part) -> None:
     def note(seen: Seen) -> None:
         log.write(Noted(part.life, seen))  # type: ignore[arg-type]
 
-    with closing(MortalStore(Path(part.folder, "store.db"), _at_append(part))) as store:
+    with closing(mortal(part.store, _at_append(part))) as store:
         audience = Audience(moved, note, lambda: version_of(store))
         life = Life(store, part.settings, audience, moved, note, outfit=WHOLE)
         Player(part, life).play()

@@ -48,7 +48,7 @@ KillPoint: TypeAlias = AtAppend | AtMoment | InModel | InTool
 
 
 class Plan(Struct, frozen=True, tag=True):
-    """One process's part in a session.
+    """One process's part in a session that is kept in ``store``, an address.
 
     ``script`` is what the model answers, over all turns and processes; ``inputs`` is what this
     process sends, after it has resumed what is unfinished, if it ``resumes``. Calls with a text
@@ -57,6 +57,7 @@ class Plan(Struct, frozen=True, tag=True):
     """
 
     folder: str
+    store: str
     life: int
     script: tuple[ModelTurn, ...]
     inputs: tuple[str, ...] = ()
@@ -74,6 +75,7 @@ class Talks(Struct, frozen=True, tag=True):
     """One process's part in recorded conversations, all at the same time."""
 
     folder: str
+    store: str
     life: int
     source: str
     chosen: tuple[int, ...]

@@ -81,19 +81,18 @@ class Life(NamedTuple):
 class Story:
     """A session whose processes share one plan, but for what each is told otherwise."""
 
-    def __init__(self, nursery: Nursery, folder: Path, plan: Plan) -> None:
-        self._nursery, self.folder = nursery, folder
-        self.plan = replace(plan, folder=str(folder))
+    def __init__(self, nursery: Nursery, plan: Plan) -> None:
+        self._nursery, self.plan = nursery, plan
         self.lives: list[Life] = []
 
     def live(self, kill: KillPoint | None = None, *, fresh: bool = False, **changes: Any) -> Life:
         """A process: it resumes, and sends what was not accepted yet."""
-        known = self.records
+        known = self.records if self.lives else ()
         left = self.plan.inputs[len(self.accepted) :]
         told = {"inputs": left, "resumes": bool(known), **changes}
         plan = replace(self.plan, life=len(self.lives) + 1, kill=kill, **told)
         killed = (self._nursery.killed_fresh if fresh else self._nursery.killed)(plan)
-        own = [each for each in lines(self.folder / "log") if each.life == plan.life]
+        own = [each for each in lines(Path(self.plan.folder, "log")) if each.life == plan.life]
         life = Life(self.records, len(known), own, killed)
         self.lives.append(life)
         return life
@@ -101,7 +100,7 @@ class Story:
     @property
     def records(self) -> Sequence[StoredRecord]:
         """The stream as it is now."""
-        return stream(self.folder)
+        return stream(self.plan.store)
 
     @property
     def events(self) -> list[AnyEvent]:
@@ -134,11 +133,9 @@ class Story:
         return [each.text for life in self.lives for each in life.ran]
 
 
-def stream(folder: Path, session_id: str = SESSION) -> Sequence[StoredRecord]:
+def stream(address: str, session_id: str = SESSION) -> Sequence[StoredRecord]:
     """A session's stream."""
-    if not (folder / "store.db").exists():
-        return ()
-    with closing(open_store(f"sqlite:///{folder}/store.db")) as store:
+    with closing(open_store(address)) as store:
         return store.read(session_id)
 
 

@@ -7,6 +7,7 @@ from itertools import combinations
 from typing import Literal
 
 import pytest
+from places import on_durable_stores
 from plan import AtAppend, InModel, InTool, calls, digest, says
 from story import Story
 from verdict import judge, judge_stream
@@ -24,6 +25,8 @@ from turnstream.events import (
     Usage,
     UserMessage,
 )
+
+pytestmark = on_durable_stores
 
 Tell = Callable[..., Story]
 Side = Literal["before", "after"]

@@ -13,9 +13,12 @@ from secrets import randbits
 from typing import Any, Literal
 
 import pytest
+from places import on_durable_stores
 from plan import AtAppend, calls, says
 from story import Story
 from verdict import judge
+
+pytestmark = [on_durable_stores, pytest.mark.timeout(300)]
 
 Side = Literal["before", "after"]
 SIDES: tuple[Side, ...] = ("before", "after")

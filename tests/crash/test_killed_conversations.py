@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from itertools import count
 from pathlib import Path
 from random import Random
@@ -14,8 +15,9 @@ from secrets import randbits
 from typing import Literal
 
 import pytest
+from places import on_durable_stores
 from plan import Asked, AtAppend, AtMoment, Line, Ran, Talks, lines
-from story import Life, Nursery, stream
+from story import Life, Nursery
 from talks import read_talks
 from verdict import judge_life, judge_stream
 
@@ -24,18 +26,23 @@ from turnstream.events import (
     AssistantMessage,
     InputQueued,
     Message,
+    StoredRecord,
     ToolMessage,
     TurnStarted,
 )
 from turnstream.projections import check_transcript, fold
+from turnstream.stores import open_store
 
 RECORDED = Path(__file__).parents[3] / "shared/data/airline_trajectories.jsonl.gz"
 Kills = Iterator[AtAppend | AtMoment]
 SIDES: tuple[Literal["before", "after"], ...] = ("before", "after")
 
-pytestmark = pytest.mark.skipif(
-    not RECORDED.exists(), reason=f"{RECORDED.name} is not beside this checkout"
-)
+pytestmark = [
+    pytest.mark.skipif(
+        not RECORDED.exists(), reason=f"{RECORDED.name} is not beside this checkout"
+    ),
+    on_durable_stores,
+]
 
 
 @pytest.fixture
@@ -52,47 +59,55 @@ def appends_after(resumed: int, apart: int, random: Random) -> Kills:
 
 
 def test_conversations_killed_at_random_appends_are_the_recorded_ones(
-    nursery: Nursery, tmp_path: Path, random: Random
+    nursery: Nursery, tmp_path: Path, address: str, random: Random
 ) -> None:
     chosen = random.sample(range(120), 40)
-    hold(nursery, tmp_path, chosen, appends_after(40, 150, random))
+    hold(nursery, tmp_path, address, chosen, appends_after(40, 150, random))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("apart", [200, 600])
 def test_all_conversations_killed_at_random_appends_are_the_recorded_ones(
-    nursery: Nursery, tmp_path: Path, random: Random, apart: int
+    nursery: Nursery, tmp_path: Path, address: str, random: Random, apart: int
 ) -> None:
-    hold(nursery, tmp_path, range(120), appends_after(120, apart, random))
+    hold(nursery, tmp_path, address, range(120), appends_after(120, apart, random))
 
 
 @pytest.mark.slow
 def test_all_conversations_killed_at_random_moments_are_the_recorded_ones(
-    nursery: Nursery, tmp_path: Path, random: Random
+    nursery: Nursery, tmp_path: Path, address: str, random: Random
 ) -> None:
     """In the middle of a transaction too."""
     moments = (AtMoment(random.uniform(0.1, 0.2) * 1.3**life) for life in count())
-    hold(nursery, tmp_path, range(120), moments)
+    hold(nursery, tmp_path, address, range(120), moments)
 
 
-def hold(nursery: Nursery, folder: Path, chosen: Sequence[int], kills: Kills) -> None:
+def hold(nursery: Nursery, folder: Path, address: str, chosen: Sequence[int], kills: Kills) -> None:
     """Hold the conversations, with a process for each kill until one outlives its own, and judge
     each conversation."""
     births: list[dict[int, int]] = []
     killed = True
     while killed:
-        births.append({place: len(stream(folder, f"talk-{place}")) for place in chosen})
-        plan = Talks(str(folder), len(births), str(RECORDED), tuple(chosen), next(kills))
+        births.append({place: len(each) for place, each in streams(address, chosen).items()})
+        told = (len(births), str(RECORDED), tuple(chosen), next(kills))
+        plan = Talks(str(folder), address, *told)
         killed = nursery.killed(plan)
     assert len(births) > 1
     logged = log(folder)
-    for place in chosen:
-        judge_talk(place, folder, [birth[place] for birth in births], logged[f"talk-{place}"])
+    for place, records in streams(address, chosen).items():
+        judge_talk(place, records, [birth[place] for birth in births], logged[f"talk-{place}"])
 
 
-def judge_talk(place: int, folder: Path, births: list[int], logged: list[Line]) -> None:
+def streams(address: str, chosen: Sequence[int]) -> dict[int, Sequence[StoredRecord]]:
+    """The conversations as they are now."""
+    with closing(open_store(address)) as store:
+        return {place: store.read(f"talk-{place}") for place in chosen}
+
+
+def judge_talk(
+    place: int, records: Sequence[StoredRecord], births: list[int], logged: list[Line]
+) -> None:
     """The conversation is the recorded one, and no process did again what was recorded."""
-    records = stream(folder, f"talk-{place}")
     events = [CODEC.decode(each.topic, each.payload) for each in records]
     messages = fold(events).transcript
     check_transcript(messages)

@@ -20,6 +20,7 @@ from secrets import randbits
 
 import msgspec
 import pytest
+from places import NewAddress, on_durable_stores
 from plan import AtAppend, AtMoment
 from story import events, stream
 
@@ -35,6 +36,8 @@ from witnessed import judge_witnesses  # noqa: E402
 
 from turnstream.events import verify  # noqa: E402
 from turnstream.projections import fold  # noqa: E402
+
+pytestmark = on_durable_stores
 
 PROGRAM = Path(__file__).with_name("mailbox_child.py")
 Run = Callable[[Part], bool]
@@ -86,26 +89,27 @@ def settings(random: Random) -> Settings:
     )
 
 
-def live_and_judge(run: Run, folder: Path, random: Random, kill: Kill) -> int:
+def live_and_judge(run: Run, folder: Path, store: str, random: Random, kill: Kill) -> int:
     """Several lives, each judged at its end, and the last one's end is the session's; how many of
     them were cut short."""
     folder.mkdir()
     agreed, lives, killed = settings(random), random.randint(2, 5), 0
     for life in range(1, lives + 1):
-        part = Part(str(folder), life, random.getrandbits(32), agreed, 30, kill=kill(random))
-        killed += run(part)
-        judge(folder)
-    assert not run(Part(str(folder), lives + 1, random.getrandbits(32), agreed, 5, ends=True))
-    judge(folder)
-    recorded = events(stream(folder))
+        seed = random.getrandbits(32)
+        killed += run(Part(str(folder), store, life, seed, agreed, 30, kill=kill(random)))
+        judge(folder, store)
+    seed = random.getrandbits(32)
+    assert not run(Part(str(folder), store, lives + 1, seed, agreed, 5, ends=True))
+    judge(folder, store)
+    recorded = events(stream(store))
     state = fold(recorded)
     assert state.turn is None and not state.queued
     every_split_folds_alike(recorded)
     return killed
 
 
-def judge(folder: Path) -> None:
-    records = stream(folder)
+def judge(folder: Path, store: str) -> None:
+    records = stream(store)
     assert verify(records) is None
     judge_stream(events(records))
     gated_calls_run_when_approved(events(records), GATED, ASKS)
@@ -117,15 +121,17 @@ def judge(folder: Path) -> None:
 
 @pytest.mark.parametrize("kill", [at_some_append, at_some_moment])
 def test_what_was_accepted_is_used_once_although_its_process_is_killed(
-    run: Run, tmp_path: Path, random: Random, kill: Kill
+    run: Run, tmp_path: Path, new_address: NewAddress, random: Random, kill: Kill
 ) -> None:
-    assert sum(live_and_judge(run, tmp_path / str(n), random, kill) for n in range(4))
+    lives = [tmp_path / f"life {n}" for n in range(4)]
+    assert sum(live_and_judge(run, each, new_address(), random, kill) for each in lives)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("kill", [at_some_append, at_some_moment])
 def test_whatever_is_asked_of_a_session_the_guarantees_outlive_its_processes(
-    run: Run, tmp_path: Path, random: Random, kill: Kill
+    run: Run, tmp_path: Path, new_address: NewAddress, random: Random, kill: Kill
 ) -> None:
-    assert sum(live_and_judge(run, tmp_path / str(n), random, kill) for n in range(20)) > 5
+    lives = [tmp_path / f"life {n}" for n in range(20)]
+    assert sum(live_and_judge(run, each, new_address(), random, kill) for each in lives) > 5

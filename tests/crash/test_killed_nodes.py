@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 
 import node_child
 import pytest
+from places import on_durable_stores
 
 from turnstream.actors import ActorSystem, audit_store
 from turnstream.events import (
@@ -183,14 +184,8 @@ SECONDS = float(os.environ.get("TURNSTREAM_HAMMER_SECONDS", "15"))
 """How long it goes on. Longer runs find more; they are not for every day."""
 
 
-@pytest.fixture(params=["sqlite", "jsonl", "postgresql"])
-def address(request: pytest.FixtureRequest, directory: Path) -> str:
-    if request.param == "postgresql":
-        return str(request.getfixturevalue("postgres_url"))
-    return f"{request.param}:///{directory}/s.db"
-
-
 @pytest.mark.slow
+@on_durable_stores
 @pytest.mark.timeout(4 * SECONDS + 180)
 def test_four_nodes_killed_and_stopped_lose_nothing_and_stay_in_their_turns(
     directory: Path, address: str

@@ -13,6 +13,7 @@ from selectors import EVENT_READ, DefaultSelector
 from typing import Any, TypeAlias
 
 import pytest
+from places import on_durable_stores
 
 from turnstream.events import (
     CODEC,
@@ -24,6 +25,8 @@ from turnstream.events import (
     TurnStarted,
 )
 from turnstream.stores import open_store
+
+pytestmark = on_durable_stores
 
 Child: TypeAlias = "subprocess.Popen[str]"
 PROCESSES, CALLERS = 4, 5
@@ -69,9 +72,9 @@ with ActorSystem(Agent("agent", model=model, tools=[work]), store=address) as sy
 
 
 @pytest.fixture
-def children(tmp_path: Path) -> Iterator[list[Child]]:
+def children(tmp_path: Path, address: str) -> Iterator[list[Child]]:
     os.mkfifo(tmp_path / "gate")
-    command = [sys.executable, "-c", SENDING, f"sqlite:///{tmp_path}/s.db", str(tmp_path)]
+    command = [sys.executable, "-c", SENDING, address, str(tmp_path)]
     pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "bufsize": 1}
     started = [subprocess.Popen(command, **pipes) for _ in range(PROCESSES)]
     try:
@@ -107,32 +110,34 @@ def first_to_run(children: list[Child]) -> Child:
     return child
 
 
-def recorded(directory: Path) -> list[Any]:
-    with closing(open_store(f"sqlite:///{directory}/s.db")) as store:
+def recorded(address: str) -> list[Any]:
+    with closing(open_store(address)) as store:
         return [CODEC.decode(each.topic, each.payload) for each in store.read("s")]
 
 
-def check_one_turn(directory: Path, told: list[str]) -> None:
+def check_one_turn(address: str, told: list[str]) -> None:
     """Everybody was told of the one turn that there was."""
     assert [json.loads(each) for each in told] == [[["turn-1", "done", 2, 4]] * CALLERS] * len(told)
-    kinds = [type(each) for each in recorded(directory)]
+    kinds = [type(each) for each in recorded(address)]
     once = (InputQueued, TurnStarted, ToolResultRecorded, TurnFinished)
     assert [kinds.count(each) for each in once] == [1] * len(once)
     assert kinds.count(ModelTurnRecorded) == 2
 
 
-def test_it_is_accepted_answered_and_worked_on_once(tmp_path: Path, children: list[Child]) -> None:
+def test_it_is_accepted_answered_and_worked_on_once(
+    tmp_path: Path, address: str, children: list[Child]
+) -> None:
     send_from_all(children)
     first_to_run(children)
     (tmp_path / "gate").write_text("worked")
     told = [heard(each) for each in children]
 
-    check_one_turn(tmp_path, told)
+    check_one_turn(address, told)
     assert (tmp_path / "ran").read_text() == "." and (tmp_path / "asked").read_text() == ".."
 
 
 def test_those_who_wait_have_its_result_although_the_process_that_worked_on_it_is_killed(
-    tmp_path: Path, children: list[Child]
+    tmp_path: Path, address: str, children: list[Child]
 ) -> None:
     send_from_all(children)
     owner = first_to_run(children)
@@ -143,7 +148,7 @@ def test_those_who_wait_have_its_result_although_the_process_that_worked_on_it_i
     (tmp_path / "gate").write_text("worked")
     told = [heard(each) for each in rest]
 
-    check_one_turn(tmp_path, told)
-    attempts = [each.attempt for each in recorded(tmp_path) if isinstance(each, ToolCallStarted)]
+    check_one_turn(address, told)
+    attempts = [each.attempt for each in recorded(address) if isinstance(each, ToolCallStarted)]
     assert attempts == [1, 2] and heir is not owner
     assert (tmp_path / "ran").read_text() == ".." and (tmp_path / "asked").read_text() == ".."

@@ -101,7 +101,8 @@ def field_values(hint: Any) -> st.SearchStrategy[Any]:
     if origin is tuple:
         return st.lists(field_values(arguments[0]), max_size=3).map(tuple)
     if origin in (dict, Mapping):
-        return objects
+        what = arguments[1]
+        return objects if what is Any else st.dictionaries(texts, field_values(what), max_size=3)
     scalars = {
         str: texts,
         int: st.integers(-(2**70), 2**70),

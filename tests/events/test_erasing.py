@@ -53,6 +53,7 @@ WITH_CONTENT = {
     "fork_patched.tagged",
     "input_queued",
     "input_queued.parts",
+    "input_queued.run",
     "model_turn_recorded",
     "model_turn_recorded.tagged",
     "output_refused",

@@ -48,6 +48,7 @@ from turnstream.events import (
     SessionStarted,
     StateChanged,
     StepRecorded,
+    Teammate,
     TextPart,
     ToolCall,
     ToolCallStarted,
@@ -97,6 +98,9 @@ EVENTS: dict[str, SessionEvent] = {
             FilePart("a.pdf", "application/pdf", "https://example.org/a.pdf"),
         ),
     ),
+    "input_queued.run": InputQueued(
+        at=AT, prev=PREV, input_id="i3", content="Book it", run_id="r1"
+    ),
     "input_applied": InputApplied(at=AT, prev=PREV, turn_id="t1", input_id="i1"),
     "input_withdrawn": InputWithdrawn(at=AT, prev=PREV, input_id="i1"),
     "agent_configured": AgentConfigured(
@@ -107,6 +111,19 @@ EVENTS: dict[str, SessionEvent] = {
         instructions="Be brief.",
         tools=(ToolSpec("weather", "Weather in a city.", {"type": "object", "$id": "w"}),),
         fingerprint="f1",
+    ),
+    "agent_configured.team": AgentConfigured(
+        at=AT,
+        prev=PREV,
+        name="planner",
+        model="m-1",
+        tools=(ToolSpec("transfer_to_booker"),),
+        fingerprint="f1",
+        handoffs={"transfer_to_booker": "booker"},
+        team=(
+            Teammate("booker", "m-2", "5f1e", {"book": "a90c"}, ("planner",), "0b5e"),
+            Teammate("clerk"),
+        ),
     ),
     "agent_configured.output": AgentConfigured(
         at=AT, prev=PREV, name="planner", model="m-1", output={"type": "object", "$id": "o"}
@@ -266,6 +283,16 @@ EVENTS: dict[str, SessionEvent] = {
     "state_changed": StateChanged(at=AT, prev=PREV, value={"cart": ["book"]}),
     "agent_handed_off": AgentHandedOff(
         at=AT, prev=PREV, turn_id="t1", source="planner", target="booker", applied=False
+    ),
+    "agent_handed_off.applied": AgentHandedOff(
+        at=AT,
+        prev=PREV,
+        turn_id="t1",
+        source="planner",
+        target="booker",
+        call_id="c1",
+        fingerprint="f2",
+        budget=Budget(max_steps=8, tokens=9000),
     ),
     "agent_drift_detected": AgentDriftDetected(
         at=AT, prev=PREV, turn_id="t1", recorded="f1", current="f2", changes=("model", "tools")

@@ -17,7 +17,9 @@ Work: TypeAlias = list[tuple[int, Calls]]
 POLICIES: st.SearchStrategy[Policy] = st.sampled_from(["wait", "queue", "steer"])
 KEYS = st.sampled_from(["", "", "k", "l"])
 WHICH = st.integers(0, 5)
-TOOLS = st.sampled_from(["work", "fetch", "work", "fetch", "nowhere"])
+TOOLS = st.sampled_from(
+    ["work", "fetch", "work", "fetch", "nowhere", "transfer_to_other", "transfer_to_agent"]
+)
 CALLS = st.lists(st.tuples(TOOLS, st.sampled_from("ab")), max_size=4)
 WORK = st.lists(st.tuples(WHICH, CALLS), min_size=1, max_size=5)
 SETTINGS = st.builds(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from threading import Condition
 from typing import Any, cast
 
@@ -13,7 +14,7 @@ from audience import Audience, Caller
 from msgspec import Struct
 from outfits import PLAIN, Outfit, tools_of
 from puppets import Answer, Kind, MortalStore, Order, Puppet, Stage
-from streams import Recorded
+from streams import OTHER, Recorded
 from witnessed import Asked, Ran, Seen
 
 from turnstream.actors import ActorSystem, Agent, Reply, Turn
@@ -70,12 +71,10 @@ class Life:
         self._kept, self._audience, self._moved = kept, audience, moved
         self.store = MortalStore(kept, moved)
         self.stage = Stage(moved, witness, self.seen)
-        agent = Agent(
-            "agent",
+        agent = partial(
+            Agent,
             model=self.stage.model(settings.model),
-            instructions=outfit.instructions,
             tools=tools_of(self.stage, outfit),
-            max_steps=settings.max_steps,
             token_budget=settings.token_budget,
             tool_call_budget=settings.tool_call_budget,
             session_token_budget=settings.session_token_budget,
@@ -83,10 +82,23 @@ class Life:
             model_retries=1,
             retry_wait=lambda failures, retry_after: 0,
         )
+        others = [OTHER] if outfit.shares else []
+        agents = [
+            agent(
+                "agent",
+                instructions=outfit.instructions,
+                handoffs=others,
+                max_steps=settings.max_steps,
+            ),
+            *(
+                agent(name, instructions=name, handoffs=["agent"], max_steps=settings.max_steps + 1)
+                for name in others
+            ),
+        ]
         store = cast("EventStore", self.store)
         # The one before it died with its store, and not with this test's process.
         self.system = ActorSystem(
-            agent,
+            agents,
             store=store,
             on_failure=settings.on_failure,
             on_agent_drift=outfit.on_drift,

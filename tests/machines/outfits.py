@@ -16,18 +16,20 @@ ASKS = frozenset({"risky", "guarded", "timed"})
 
 
 class Outfit(Struct, frozen=True):
-    """What an agent can do and is told, and what happens where a turn was begun by another."""
+    """What an agent can do and is told, and what happens where a turn was begun by another. It
+    ``shares`` its conversations with another one, or does not."""
 
     tools: tuple[str, ...] = ("work", "fetch")
     instructions: str = ""
     on_drift: Literal["warn", "error", "ignore"] = "warn"
+    shares: bool = False
 
     def lacks(self, instructions: str, tools: set[str]) -> bool:
         """Whether a turn begun like that would miss something."""
         return instructions != self.instructions or bool(tools - set(self.tools))
 
 
-PLAIN = Outfit()
+PLAIN = Outfit(shares=True)
 WHOLE = Outfit(("work", "fetch", "gate", "guarded", "timed", "overdue", "risky"))
 
 

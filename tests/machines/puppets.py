@@ -14,7 +14,7 @@ from threading import Condition, Event, RLock
 from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
-from streams import flaw
+from streams import OTHER, flaw
 from witnessed import Asked, Ran, Seen, digest
 
 from turnstream.actors import Delta, ModelRequest, TextDelta, ToolContext
@@ -144,6 +144,7 @@ class Stage:
                 for each in answers[len(answers) - request.step + 1 :]
                 for call in each.tool_calls
             ),
+            request.instructions == OTHER,
         )
 
     def _ran(self, context: ToolContext, text: str) -> Ran:

@@ -7,12 +7,9 @@ came to; where a rule finds nothing to do it does nothing.
 
 from __future__ import annotations
 
-import shutil
 import sys
-import tempfile
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from threading import Condition
 from typing import Any
 
@@ -52,7 +49,7 @@ from witnessed import Asked, Ran, Returned, Seen, judge_witnesses
 from turnstream.actors import Turn, audit_session
 from turnstream.events import InputQueued, ModelTurn, Policy, ToolCall
 from turnstream.projections import SessionState, fold
-from turnstream.stores import EventStore
+from turnstream.stores import open_store
 
 
 class SessionMachine(RuleBasedStateMachine):
@@ -62,18 +59,14 @@ class SessionMachine(RuleBasedStateMachine):
     errors = ERRORS
     outfit = PLAIN
 
-    def __init__(self) -> None:
+    def __init__(self, address: str) -> None:
         super().__init__()
-        self.directory = Path(tempfile.mkdtemp())
-        self.kept = self.open_store()
+        self.kept = open_store(address)
         self.moved = Condition()
         self.seen: list[Seen] = []
         self.sent = 0
         self.audience = Audience(self.moved, self.seen.append, lambda: version_of(self.kept))
         self.gone: list[Caller] = []
-
-    def open_store(self) -> EventStore:
-        raise NotImplementedError
 
     @initialize(agreed=SETTINGS)
     def begin(self, agreed: Settings) -> None:
@@ -366,7 +359,6 @@ class SessionMachine(RuleBasedStateMachine):
                 self.life.end(0)
             self.audience.close()
             self.kept.close()
-            shutil.rmtree(self.directory)
 
     def come_to_the_end(self) -> None:
         """Answer everything: then nothing is unfinished, and everybody was told."""

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from streams import Recorded
 
 from turnstream.events import (
+    AgentHandedOff,
     AnyEvent,
     ApprovalRequested,
     Budget,
@@ -47,6 +48,8 @@ class Spent:
             case TurnStarted():
                 self.budget, self.began = event.budget, event.at
                 self.used, self.steps, self.calls = Usage(), 0, []
+            case AgentHandedOff(applied=True, budget=Budget() as budget):
+                self.budget = budget
             case ModelTurnRecorded() | InputApplied():
                 assert self.steps < self.budget.max_steps
                 assert not self.is_used_up, "the model was asked beyond the budget"
@@ -55,7 +58,7 @@ class Spent:
             case ToolResultRecorded(call_id=call_id) if call_id in self.too_many:
                 assert event.outcome == "skipped", "a call beyond the budget"
             case TurnFinished(finish_reason="max-steps"):
-                assert self.steps == self.budget.max_steps
+                assert self.steps >= self.budget.max_steps
             case TurnFinished(finish_reason="budget"):
                 seconds = timedelta(seconds=self.budget.seconds)
                 assert self.is_used_up or (seconds and event.at - self.began >= seconds)

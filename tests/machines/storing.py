@@ -1,9 +1,6 @@
 """What every store is held to: a model of streams in plain containers, and the rules."""
 
-import shutil
-import tempfile
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 from hypothesis import strategies as st
@@ -12,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from turnstream.events.envelope import EncodedEvent, StoredRecord
 from turnstream.events.errors import SessionDeleted, StoreError, WrongExpectedVersion
 from turnstream.events.session import ForkOrigin, Status
-from turnstream.stores import Append, Appended, EventStore, RowChange, SessionRow
+from turnstream.stores import Append, Appended, RowChange, SessionRow, open_store
 from turnstream.stores.specimens import NOON, take
 
 IDS = st.sampled_from(["a", "A", "a%", "a_b", "é", "x" * 512])
@@ -38,12 +35,10 @@ ROWS = st.builds(
 class StoreMachine(RuleBasedStateMachine):
     """The model: records by stream, rows, tombstones, in plain containers."""
 
-    durable = False
-
-    def __init__(self) -> None:
+    def __init__(self, address: str) -> None:
         super().__init__()
-        self.directory = Path(tempfile.mkdtemp())
-        self.store = self.open_store()
+        self.address = address
+        self.store = open_store(address)
         self.log: list[StoredRecord] = []
         self.rows: dict[str, SessionRow] = {}
         self.deleted: set[str] = set()
@@ -52,12 +47,8 @@ class StoreMachine(RuleBasedStateMachine):
         self.last: tuple[Append, Appended] | None = None
         self.subscription = self.store.subscribe()
 
-    def open_store(self) -> EventStore:
-        raise NotImplementedError
-
     def teardown(self) -> None:
         self.store.close()
-        shutil.rmtree(self.directory)
 
     def stream(self, sid: str) -> list[StoredRecord]:
         return [record for record in self.log if record.session_id == sid]
@@ -256,11 +247,11 @@ class StoreMachine(RuleBasedStateMachine):
         assert take(len(due), self.subscription) == due
         self.seen += [record.position for record in due]
 
-    @precondition(lambda self: self.durable)
+    @precondition(lambda self: self.store.durable)
     @rule()
     def open_again(self) -> None:
         self.store.close()
-        self.store = self.open_store()
+        self.store = open_store(self.address)
         self.subscription = self.store.subscribe(after=self.seen[-1] if self.seen else 0)
 
     @rule(sid=IDS, after=st.integers(0, 8), upto=st.none() | st.integers(0, 8))

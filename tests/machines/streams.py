@@ -16,6 +16,8 @@ from turnstream.events import (
 from turnstream.projections import INITIAL, SessionState, check_transcript, evolve
 
 Recorded: TypeAlias = Sequence[AnyEvent]
+OTHER = "other"
+"""The agent that the first one shares its conversations with."""
 
 
 def history(recorded: Recorded) -> Iterator[tuple[SessionState, AnyEvent, SessionState]]:

@@ -3,6 +3,9 @@ it, and whichever agent goes on: the guarantees hold."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 from audience import Caller
 from choices import (
@@ -30,6 +33,7 @@ from hypothesis.stateful import initialize, invariant, rule
 from lives import SESSION, USED, Life, Settings
 from msgspec import Struct
 from outfits import ASKS, GATED, PLAIN, WHOLE, Outfit
+from places import on_stores
 from puppets import Answer
 from sessions import SessionMachine
 from witnessed import Asked
@@ -46,8 +50,8 @@ from turnstream.events import (
     TurnstreamError,
 )
 from turnstream.projections import Phase
-from turnstream.stores import EventStore, MemoryStore, SQLiteStore
 
+Check = Callable[[Any, settings], None]
 AWAITING = "session-awaiting-approval"
 
 
@@ -332,37 +336,19 @@ def asking(calls: Calls) -> Answer:
     return Answer(ModelTurn("", called, USED))
 
 
-class MemoryMachine(ApprovalMachine):
-    def open_store(self) -> EventStore:
-        return MemoryStore()
-
-
-class SQLiteMachine(ApprovalMachine):
-    def open_store(self) -> EventStore:
-        return SQLiteStore(self.directory / "streams.db", synchronous="normal")
-
-
 # A failure is told as it is found: to make it smaller takes longer than a quick test may.
 FOUND = (Stage.explicit, Stage.reuse, Stage.generate)
-QUICK = settings(max_examples=50, stateful_step_count=25, deadline=None, phases=FOUND)
+QUICK = settings(max_examples=15, stateful_step_count=25, deadline=None, phases=FOUND)
 LONG = settings(max_examples=25, stateful_step_count=50, deadline=None)
 
 
-class TestMemory(MemoryMachine.TestCase):
-    settings = QUICK
-
-
-class TestSQLite(SQLiteMachine.TestCase):
-    settings = settings(QUICK, max_examples=15)
+@pytest.mark.timeout(300)
+def test_the_guarantees_hold_whoever_decides_and_when(check: Check, store_kind: str) -> None:
+    check(ApprovalMachine, settings(QUICK, max_examples=50) if store_kind == "memory" else QUICK)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-class TestMemoryAtLength(MemoryMachine.TestCase):
-    settings = LONG
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-class TestSQLiteAtLength(SQLiteMachine.TestCase):
-    settings = LONG
+@on_stores("memory", "sqlite")
+def test_the_guarantees_hold_however_much_is_decided(check: Check) -> None:
+    check(ApprovalMachine, LONG)

@@ -164,6 +164,7 @@ LIES = {
     "a model asked too early": [replace(SECOND_ASKED, seen=SECOND_ASKED.seen - 1)],
     "a model asked twice": [FIRST_ASKED, FIRST_ASKED],
     "a model asked by another node": [replace(FIRST_ASKED, generation=1)],
+    "a model of another agent asked": [replace(FIRST_ASKED, is_other=True)],
     "a tool run before its start": [Ran(2, BEGUN, TURN, "a", 1)],
     "a tool run twice": [Ran(2, BEGUN + 1, TURN, "a", 1)] * 2,
     "an input accepted too early": [Accepted(1, "i1")],

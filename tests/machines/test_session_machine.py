@@ -3,42 +3,26 @@ hold."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 from hypothesis import settings
+from places import on_stores
 from sessions import SessionMachine
 
-from turnstream.stores import EventStore, MemoryStore, SQLiteStore
-
-
-class MemoryMachine(SessionMachine):
-    def open_store(self) -> EventStore:
-        return MemoryStore()
-
-
-class SQLiteMachine(SessionMachine):
-    def open_store(self) -> EventStore:
-        return SQLiteStore(self.directory / "streams.db", synchronous="normal")
-
-
+Check = Callable[[Any, settings], None]
 QUICK = settings(max_examples=15, stateful_step_count=30, deadline=None)
 LONG = settings(max_examples=25, stateful_step_count=50, deadline=None)
 
 
-class TestMemory(MemoryMachine.TestCase):
-    settings = QUICK
-
-
-class TestSQLite(SQLiteMachine.TestCase):
-    settings = QUICK
+@pytest.mark.timeout(300)
+def test_the_guarantees_hold_whatever_is_done_to_a_session(check: Check) -> None:
+    check(SessionMachine, QUICK)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-class TestMemoryAtLength(MemoryMachine.TestCase):
-    settings = LONG
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-class TestSQLiteAtLength(SQLiteMachine.TestCase):
-    settings = LONG
+@on_stores("memory", "sqlite")
+def test_the_guarantees_hold_however_much_is_done_to_a_session(check: Check) -> None:
+    check(SessionMachine, LONG)

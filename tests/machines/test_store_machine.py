@@ -1,90 +1,32 @@
 """Every store behaves as a dictionary of streams does, whatever is done to it."""
 
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 from hypothesis import settings
-from servers import NUMBERS, Server
+from hypothesis.stateful import run_state_machine_as_test
+from places import KINDS, on_stores
 from storing import StoreMachine
 
-from turnstream.stores import JSONLStore, MemoryStore, PostgresStore, SQLiteStore
-
-
-class MemoryMachine(StoreMachine):
-    def open_store(self) -> MemoryStore:
-        return MemoryStore()
-
-
-class SQLiteMachine(StoreMachine):
-    durable = True
-
-    def open_store(self) -> SQLiteStore:
-        return SQLiteStore(self.directory / "streams.db", synchronous="normal")
-
-
-class InMemorySQLiteMachine(StoreMachine):
-    def open_store(self) -> SQLiteStore:
-        return SQLiteStore()
-
-
-class JSONLMachine(StoreMachine):
-    durable = True
-
-    def open_store(self) -> JSONLStore:
-        return JSONLStore(self.directory / "streams", sync=False)
-
-
-class PostgresMachine(StoreMachine):
-    durable = True
-    server: Server
-
-    def __init__(self) -> None:
-        self.schema = f"machine_{next(NUMBERS)}"
-        super().__init__()
-
-    def open_store(self) -> PostgresStore:
-        return PostgresStore(self.server.url(), schema=self.schema)
-
-
+Check = Callable[[Any, settings], None]
 QUICK = settings(max_examples=25, stateful_step_count=30, deadline=None)
 LONG = settings(max_examples=120, stateful_step_count=60, deadline=None)
 
 
-class TestMemory(MemoryMachine.TestCase):
-    settings = QUICK
+@on_stores(quick=KINDS)
+def test_a_store_is_a_dictionary_of_streams(check: Check) -> None:
+    check(StoreMachine, QUICK)
 
 
-class TestSQLite(SQLiteMachine.TestCase):
-    settings = QUICK
-
-
-class TestSQLiteInMemory(InMemorySQLiteMachine.TestCase):
-    settings = QUICK
-
-
-class TestJSONL(JSONLMachine.TestCase):
-    settings = QUICK
+def test_sqlite_in_memory_is_a_dictionary_of_streams() -> None:
+    run_state_machine_as_test(lambda: StoreMachine("sqlite://"), settings=QUICK)  # type: ignore[arg-type]
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-class TestMemoryAtLength(MemoryMachine.TestCase):
-    settings = LONG
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-class TestSQLiteAtLength(SQLiteMachine.TestCase):
-    settings = LONG
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-class TestJSONLAtLength(JSONLMachine.TestCase):
-    settings = LONG
-
-
-class TestPostgres(PostgresMachine.TestCase):
-    settings = QUICK
-
-    @pytest.fixture(autouse=True)
-    def _on_a_server(self, postgres_server: Server) -> None:
-        PostgresMachine.server = postgres_server
+@on_stores("memory", "sqlite", "jsonl")
+def test_a_store_is_a_dictionary_of_streams_however_long_they_get(check: Check) -> None:
+    check(StoreMachine, LONG)

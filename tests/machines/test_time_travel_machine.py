@@ -3,42 +3,26 @@ a list would be, and no other session is touched."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 from hypothesis import settings
+from places import on_stores
 from travels import TravelMachine
 
-from turnstream.stores import EventStore, MemoryStore, SQLiteStore
+Check = Callable[[Any, settings], None]
+QUICK = settings(max_examples=12, stateful_step_count=30, deadline=None)
+LONG = settings(max_examples=40, stateful_step_count=60, deadline=None)
 
 
-class MemoryMachine(TravelMachine):
-    def open_store(self) -> EventStore:
-        return MemoryStore()
-
-
-class SQLiteMachine(TravelMachine):
-    def open_store(self) -> EventStore:
-        return SQLiteStore(self.directory / "streams.db", synchronous="normal")
-
-
-QUICK = settings(max_examples=30, stateful_step_count=30, deadline=None)
-LONG = settings(max_examples=100, stateful_step_count=60, deadline=None)
-
-
-class TestMemory(MemoryMachine.TestCase):
-    settings = QUICK
-
-
-class TestSQLite(SQLiteMachine.TestCase):
-    settings = settings(QUICK, max_examples=12)
+@pytest.mark.timeout(300)
+def test_a_conversation_is_what_a_list_would_be(check: Check, store_kind: str) -> None:
+    check(TravelMachine, settings(QUICK, max_examples=30) if store_kind == "memory" else QUICK)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-class TestMemoryAtLength(MemoryMachine.TestCase):
-    settings = LONG
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-class TestSQLiteAtLength(SQLiteMachine.TestCase):
-    settings = settings(LONG, max_examples=40)
+@on_stores("memory", "sqlite")
+def test_a_long_conversation_is_what_a_list_would_be(check: Check, store_kind: str) -> None:
+    check(TravelMachine, settings(LONG, max_examples=100) if store_kind == "memory" else LONG)

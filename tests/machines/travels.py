@@ -8,10 +8,7 @@ decision, then is answered. What fails or hangs does so once.
 from __future__ import annotations
 
 import asyncio
-import shutil
-import tempfile
 from collections.abc import Callable
-from pathlib import Path
 from threading import Condition
 from typing import Any
 
@@ -39,7 +36,7 @@ from turnstream.projections import (
     fold,
     last_settled,
 )
-from turnstream.stores import Append, Appended, EventStore
+from turnstream.stores import Append, Appended, EventStore, open_store
 
 WAIT = 30
 WHICH = st.integers(0, 9)
@@ -76,10 +73,9 @@ class Watched:
 class TravelMachine(RuleBasedStateMachine):
     """One store, some sessions, one process after the other."""
 
-    def __init__(self) -> None:
+    def __init__(self, address: str) -> None:
         super().__init__()
-        self.directory = Path(tempfile.mkdtemp())
-        self.kept = self.open_store()
+        self.kept = open_store(address)
         self.moved = Condition()
         self.armed: set[str] = set()
         self.hung: dict[str, str] = {}
@@ -89,9 +85,6 @@ class TravelMachine(RuleBasedStateMachine):
         self.plain: dict[str, Plainly] = {}
         self.turns: dict[str, Turn] = {}
         self.sent = 0
-
-    def open_store(self) -> EventStore:
-        raise NotImplementedError
 
     @initialize()
     def begin(self) -> None:
@@ -336,4 +329,3 @@ class TravelMachine(RuleBasedStateMachine):
         if hasattr(self, "system"):
             self.system.close(timeout=0)
         self.kept.close()
-        shutil.rmtree(self.directory, ignore_errors=True)

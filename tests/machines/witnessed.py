@@ -14,9 +14,10 @@ from typing import Literal, TypeAlias
 import msgspec
 from decisions import arguments_by_call
 from msgspec import Struct
-from streams import Recorded, history
+from streams import OTHER, Recorded, history
 
 from turnstream.events import (
+    AgentHandedOff,
     AnyEvent,
     ApprovalRequested,
     ApprovalResolved,
@@ -50,6 +51,7 @@ class Asked(Struct, frozen=True, tag=True):
     request: str
     flaw: str
     calls: tuple[tuple[str, str], ...] = ()
+    is_other: bool = False
 
 
 class Ran(Struct, frozen=True, tag=True):
@@ -156,6 +158,7 @@ class Opening(Struct, frozen=True):
     turn_id: str
     step: int
     request: str
+    is_other: bool = False
 
 
 def openings(recorded: Recorded) -> list[Opening]:
@@ -166,13 +169,8 @@ def openings(recorded: Recorded) -> list[Opening]:
         turn = after.turn
         if turn is None or after.phase is not Phase.MODEL or not _moves(event):
             continue
-        opening = Opening(
-            version,
-            turn.owner.generation,
-            turn.turn_id,
-            turn.steps + 1,
-            digest(after.transcript),
-        )
+        key = (turn.owner.generation, turn.turn_id, turn.steps + 1, digest(after.transcript))
+        opening = Opening(version, *key, (turn.handoff or turn).agent == OTHER)
         if isinstance(event, InputApplied):
             found.pop()
         found.append(opening)
@@ -190,11 +188,14 @@ def models_are_asked_once_with_the_fold(recorded: Recorded, asked: Sequence[Aske
     due = openings(recorded)
     assert not [each.flaw for each in asked if each.flaw]
     for each in asked:
-        mine = (each.generation, each.turn_id, each.step, each.request)
-        times = sum((a.generation, a.turn_id, a.step, a.request) == mine for a in asked)
-        chances = [o for o in due if (o.generation, o.turn_id, o.step, o.request) == mine]
+        times = sum(_question(a) == _question(each) for a in asked)
+        chances = [o for o in due if _question(o) == _question(each)]
         assert chances and chances[0].version <= each.seen, f"asked before it was due: {each}"
         assert times <= len(chances), f"asked again without need: {each}"
+
+
+def _question(of: Opening | Asked) -> tuple[object, ...]:
+    return of.generation, of.turn_id, of.step, of.request, of.is_other
 
 
 def calls_run_as_announced(recorded: Recorded, ran: Sequence[Ran]) -> None:
@@ -280,6 +281,7 @@ SHOWN_AS: dict[str, tuple[type[AnyEvent], ...]] = {
     "approval.requested": (ApprovalRequested,),
     "input.queued": (InputQueued,),
     "input.applied": (InputApplied,),
+    "agent.changed": (AgentHandedOff,),
 }
 
 

@@ -51,13 +51,13 @@ from turnstream.projections import (
 )
 
 AT = datetime(2026, 1, 2, 3, 4, 5, 678, UTC)
-DIGESTS = {1: "4ba0d1e89e262d9b", 2: "a2f1947788be5613"}
+DIGESTS = {1: "4ba0d1e89e262d9b", 2: "7639201f9bebb0e9"}
 
 
 def turn(number: int, *inside: SessionEvent, content: Any = "hi") -> list[SessionEvent]:
     name, given_ = f"turn-{number}", f"i{number}"
     return [
-        InputQueued(at=AT, input_id=given_, content=content, key=f"k{number}"),
+        InputQueued(at=AT, input_id=given_, content=content, key=f"k{number}", run_id=f"r{number}"),
         TurnStarted(
             at=AT,
             turn_id=name,
@@ -66,6 +66,7 @@ def turn(number: int, *inside: SessionEvent, content: Any = "hi") -> list[Sessio
             budget=Budget(8, seconds=60.0),
             owner=Owner(3, "n"),
             fingerprint="f",
+            run_id=f"r{number}",
         ),
         *(replace(each, turn_id=name) for each in inside),
     ]

@@ -1,7 +1,8 @@
 """Stores as every released version wrote them, opened by today's code.
 
-``golden/sqlite-N.sql`` is a database of schema N, ``golden/jsonl-N`` a directory of format N.
-Files are added, never edited. ``golden/make.py`` made them.
+``golden/sqlite-N.sql`` is a database of schema N, ``golden/postgresql-N.sql`` a schema of version
+N on a server, ``golden/jsonl-N`` a directory of format N. Files are added, never edited.
+``golden/make.py`` made them.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import psycopg
 import pytest
+from servers import NUMBERS, Server
 
 from turnstream.actors import (
     ActorSystem,
@@ -33,6 +36,7 @@ from turnstream.events import UserMessage, verify
 from turnstream.events.errors import SessionDeleted
 from turnstream.stores import EventStore, MemoryStore, jsonl, open_store, schema
 from turnstream.stores.jsonl import lines, opening
+from turnstream.stores.postgres import schema as postgres_schema
 from turnstream.stores.specimens import PATIENCE, append_of
 
 StartChild = Callable[..., "subprocess.Popen[str]"]
@@ -88,6 +92,20 @@ def copy_of(name: str, directory: Path) -> Written:
     return Written(f"jsonl:///{path}", path, gathered(read_lines(path)))
 
 
+def loaded(name: str, path: Path, server: Server) -> Written:
+    """A copy in a schema of its own."""
+    schema = f"golden_{next(NUMBERS)}"
+    with psycopg.connect(server.url()) as connection:
+        connection.execute(f"CREATE SCHEMA {schema}".encode())
+        connection.execute(f"SET search_path = {schema}".encode())
+        connection.execute((GOLDEN / f"{name}.sql").read_bytes())
+        found = connection.execute(
+            "SELECT originator_id, originator_version, topic, state FROM stored_events "
+            "ORDER BY originator_version"
+        ).fetchall()
+    return Written(server.url(options=f"?schema={schema}"), path, gathered(found))
+
+
 def gathered(found: Any) -> Mapping[str, list[tuple[int, str, bytes]]]:
     streams: dict[str, list[tuple[int, str, bytes]]] = {}
     for sid, *event in found:
@@ -111,12 +129,16 @@ def read_lines(path: Path) -> Iterator[tuple[str, int, str, bytes]]:
 
 
 NAMES = sorted(
-    each.stem for each in GOLDEN.iterdir() if each.stem.startswith(("sqlite-", "jsonl-"))
+    each.stem
+    for each in GOLDEN.iterdir()
+    if each.stem.startswith(("sqlite-", "jsonl-", "postgresql-"))
 )
 
 
 @pytest.fixture(params=NAMES)
 def golden(request: pytest.FixtureRequest, tmp_path: Path) -> Written:
+    if request.param.startswith("postgresql"):
+        return loaded(request.param, tmp_path, request.getfixturevalue("postgres_server"))
     return copy_of(request.param, tmp_path)
 
 
@@ -166,7 +188,8 @@ def agent(*script: Any) -> Agent:
 def test_there_is_a_golden_store_of_every_version() -> None:
     databases = {f"sqlite-{n}" for n in range(1, len(schema.MIGRATIONS) + 1)}
     directories = {f"jsonl-{n}" for n in range(1, opening.FORMAT + 1)}
-    assert {*NAMES} == databases | directories
+    schemas = {f"postgresql-{n}" for n in range(1, len(postgres_schema.MIGRATIONS) + 1)}
+    assert {*NAMES} == databases | directories | schemas
     assert lines.FORMAT == opening.FORMAT == 1, jsonl.__doc__
 
 
@@ -290,3 +313,32 @@ def columns(path: Path) -> Mapping[str, list[Any]]:
             name: sorted(row[1:] for row in connection.execute(f"PRAGMA table_info({name})"))
             for name in names
         }
+
+
+def described(server: Server, schema: str) -> list[Any]:
+    """The columns, indexes and functions of a schema on a server."""
+    return [
+        server.execute(
+            "SELECT table_name, column_name, data_type, collation_name, is_nullable FROM "
+            f"information_schema.columns WHERE table_schema = '{schema}' ORDER BY 1, 2"
+        ),
+        server.execute(
+            f"SELECT replace(indexdef, '{schema}.', '') FROM pg_indexes "
+            f"WHERE schemaname = '{schema}' ORDER BY 1"
+        ),
+        server.execute(
+            "SELECT proname, pg_get_function_arguments(oid), prosrc FROM pg_proc "
+            f"WHERE pronamespace = '{schema}'::regnamespace ORDER BY 1"
+        ),
+    ]
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name.startswith("postgresql")])
+def test_migrated_schemas_have_what_new_ones_have(
+    name: str, tmp_path: Path, postgres_server: Server, postgres_url: str
+) -> None:
+    urls = loaded(name, tmp_path, postgres_server).url, postgres_url
+    for url in urls:
+        open_store(url).close()
+    migrated, new = (described(postgres_server, url.partition("?schema=")[2]) for url in urls)
+    assert migrated == new and all(migrated)

@@ -50,6 +50,30 @@ def busy(store: PostgresStore) -> None:
     following(store.subscribe()).get(timeout=PATIENCE)
 
 
+def test_a_store_that_nobody_follows_any_more_listens_no_more(
+    postgres_server: Server, database: str
+) -> None:
+    def listening() -> int:
+        return sum(each.name == "turnstream-listener" for each in threading.enumerate())
+
+    before, url = listening(), postgres_server.url(database)
+    with closing(PostgresStore(url)) as store:
+        for n in range(3):
+            with store.subscribe() as one, store.subscribe(after=n) as other:
+                one.close()
+                read = following(other)
+                store.append(append_of("s", n, "x"))
+                assert read.get(timeout=PATIENCE).version == n + 1
+                assert listening() == before + 1
+            assert comes_true(lambda: listening() == before)
+        with store.subscribe():
+            pass  # and begin again while the one before is about to end
+        with store.subscribe(after=3) as last, closing(PostgresStore(url)) as elsewhere:
+            read = following(last)
+            elsewhere.append(append_of("s", 3, "x"))
+            assert read.get(timeout=PATIENCE).version == 4
+
+
 def test_a_closed_store_leaves_no_thread_and_no_connection(
     postgres_server: Server, database: str
 ) -> None:

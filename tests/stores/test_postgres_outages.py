@@ -9,7 +9,7 @@ from time import monotonic
 import pytest
 from servers import Server, programs
 
-from turnstream.actors import ActorSystem, Agent, ModelRequest, tool
+from turnstream.actors import ActorSystem, Agent, ModelRequest, Session, tool
 from turnstream.events import (
     ModelTurn,
     StoreError,
@@ -21,6 +21,10 @@ from turnstream.events import (
 )
 from turnstream.stores import PostgresStore
 from turnstream.stores.specimens import PATIENCE, append_of, following, texts, together
+
+# A second of patience, two of a new connection, and a busy machine.
+HANGING_SECONDS = 15
+SLEEP = "SELECT 'well' FROM pg_sleep(2)"
 
 Harm = Callable[[Server], object]
 HARMS: dict[str, Harm] = {
@@ -140,6 +144,65 @@ def test_a_server_that_stays_away_is_a_clear_error_in_time_and_then_all_goes_on(
         assert store.append(append_of("s", 1, "b")).version == 2
         assert heard.get(timeout=PATIENCE) == b"b"
         assert texts(store.read("s")) == ["a", "b"]
+
+
+@pytest.mark.slow
+def test_a_server_that_hangs_is_a_clear_error_in_time_and_then_all_goes_on(server: Server) -> None:
+    address = server.url(server.new_database())
+    with closing(PostgresStore(address, timeout=1)) as store, store.subscribe() as log:
+        store.append(append_of("s", 0, "a"))
+        heard = following(log)
+        assert heard.get(timeout=PATIENCE).payload == b"a"
+        with server.frozen():
+            calls: list[Callable[[], object]] = [lambda: store.append(append_of("s", 1, "b"))]
+            calls += [lambda: store.read("s"), lambda: next(store.replay("s")), store.sessions]
+            calls += [store.next_generation, lambda: PostgresStore(address, timeout=1)]
+            for call in calls:
+                begun = monotonic()
+                with pytest.raises(StoreUnavailable, match=r"silent|timeout") as refused:
+                    call()
+                assert monotonic() - begun < HANGING_SECONDS
+                assert "secret" not in str(refused.value)
+        assert store.append(append_of("s", 1, "b")).version == 2
+        assert heard.get(timeout=PATIENCE).payload == b"b"
+        assert texts(store.read("s")) == ["a", "b"]
+        assert heard.empty()
+
+
+@pytest.mark.slow
+def test_a_store_on_a_server_that_hangs_closes(server: Server) -> None:
+    store = store_in(server, timeout=1)
+    following(store.subscribe())
+    outcomes = SimpleQueue[object]()
+    with server.frozen():
+        for n in range(3):
+            store.submit(append_of(f"s{n}", 0, "a"), outcomes.put)
+        begun = monotonic()
+        store.close()
+        assert monotonic() - begun < 3 * HANGING_SECONDS
+    assert {type(outcomes.get(timeout=PATIENCE)) for _ in range(3)} == {StoreUnavailable}
+
+
+def test_a_server_that_takes_long_is_waited_for(server: Server) -> None:
+    with closing(store_in(server, timeout=0.3)) as store:
+        slept = store._opened().ask(lambda cursor: cursor.execute(SLEEP).fetchall())
+        assert slept == [("well",)]
+
+
+@pytest.mark.parametrize(
+    "ask", [lambda session: session.send("look").result(PATIENCE), Session.events]
+)
+def test_a_system_on_a_server_that_hung_goes_on(
+    server: Server, ask: Callable[[Session], object]
+) -> None:
+    agent = Agent("agent", model=reply, tools=[look])
+    with closing(store_in(server, timeout=1)) as store, ActorSystem(agent, store=store) as system:
+        session = system.session("s")
+        assert session.send("look").result(PATIENCE).text == "done"
+        with server.frozen(), pytest.raises(StoreUnavailable):
+            ask(session)
+        assert session.send("look").result(PATIENCE).text == "done"
+        assert verify(store.read("s")) is None
 
 
 def test_a_subscription_whose_connection_is_cut_hears_of_other_processes_again(

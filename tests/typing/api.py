@@ -13,6 +13,7 @@ from turnstream import (
     Checkpoint,
     FilePart,
     Handoff,
+    Hooks,
     ImagePart,
     MailboxFull,
     Message,
@@ -24,6 +25,7 @@ from turnstream import (
     Pending,
     ReasoningDelta,
     RecordedEvent,
+    Refused,
     Session,
     SessionError,
     StoreError,
@@ -54,6 +56,8 @@ from turnstream.actors import (
     ErrorShown,
     ImportedSession,
     Replayed,
+    Rest,
+    Stretch,
     TextEmitted,
     ToolEnded,
     TurnDone,
@@ -64,7 +68,7 @@ from turnstream.actors import (
     import_trajectory,
 )
 from turnstream.actors.testing import RecordedModel, ScriptedModel, call, crash_points
-from turnstream.events import InputQueued, WrongExpectedVersion
+from turnstream.events import InputQueued, Outcome, SessionEvent, WrongExpectedVersion
 from turnstream.projections import (
     ArgumentDrift,
     Comparison,
@@ -138,7 +142,32 @@ class Streaming:
 streaming: Model = Streaming()
 scripted: Model = ScriptedModel([[call("weather", city="Oslo")], "Sunny.", ModelTurn("Bye.")])
 
+
+# Hooks: sync, async, and some of the methods.
+
+
+class Policy(Hooks):
+    async def before_model(self, stretch: Stretch, request: ModelRequest) -> ModelRequest | None:
+        return request if stretch.resumed else None
+
+    def before_tool(self, context: ToolContext, call: ToolCall) -> Refused | None:
+        return Refused("no", "error") if call.name == "book_flight" else None
+
+    async def after_tool(
+        self, context: ToolContext, call: ToolCall, outcome: Outcome, content: Any
+    ) -> Any:
+        return None
+
+    def on_event(self, session_id: str, version: int, event: SessionEvent) -> None:
+        if isinstance(event, InputQueued):
+            assert_type(event.input_id, str)
+
+    async def on_rest(self, stretch: Stretch, rest: Rest) -> None:
+        assert_type(rest.usage, Usage)
+
+
 agents = [
+    Agent("hooked", model=echo, hooks=[Policy()]),
     Agent("function", model=echo),
     Agent("async", model=answer, instructions="Be brief.", tools=[weather, book, listed]),
     Agent("class", model=streaming, max_steps=8, tool_concurrency=1, token_budget=10_000),
@@ -213,6 +242,7 @@ def inspecting(session: Session) -> None:
     session.send(UserMessage("again"))
     session.send((TextPart("What is this?"), ImagePart(url="https://example.org/cat.png")))
     session.send((FilePart("notes.txt", data=b"..."),), policy="wait")
+    session.send("again", run_id="job-7", if_run_exists="resume_only").result().run_id.upper()
     replayed = RecordedModel(session.events())
     assert_type(replayed.tools, list[Tool])
     for prefix in crash_points(session.events(after=3)):

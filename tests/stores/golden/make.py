@@ -1,7 +1,8 @@
 """Made the stores that lie beside this file: ``python make.py sqlite-4``.
 
 A released store is never made again. After a migration was added, or the format of files has
-changed, this makes the next one.
+changed, this makes the next one. For PostgreSQL it starts a server of its own, and writes plain SQL
+that needs a search path.
 """
 
 from __future__ import annotations
@@ -9,20 +10,33 @@ from __future__ import annotations
 import shutil
 import sqlite3
 import sys
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import psycopg
+from psycopg import sql
+
 from turnstream.actors import ActorSystem, Agent, tool
 from turnstream.actors.testing import ScriptedModel, call
 from turnstream.events.approvals import dump_approvals
 from turnstream.events.envelope import StoredRecord
-from turnstream.stores import EventStore, JSONLStore, MemoryStore, SessionRow
+from turnstream.stores import EventStore, JSONLStore, MemoryStore, PostgresStore, SessionRow
+from turnstream.stores.postgres import schema as postgres
 from turnstream.stores.rows import microseconds
 from turnstream.stores.schema import MIGRATIONS
 
 HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE.parents[1]))
+
+from servers import Server, programs  # noqa: E402
+
+TABLES = ("stored_events", "sessions", "generations", "read_models", "read_model_rows")
+COUNTERS = ("stored_events_notification_id_seq", "read_models_generation_seq")
+COLUMNS = """SELECT column_name, data_type FROM information_schema.columns
+    WHERE table_schema = 'golden' AND table_name = %s ORDER BY ordinal_position"""
 
 
 @tool
@@ -92,6 +106,41 @@ def write_jsonl(version: int) -> None:
         shutil.copytree(place, HERE / place.name)
 
 
+def write_postgresql(version: int) -> None:
+    """A schema as all migrations of today make it."""
+    installed = programs()
+    assert installed is not None, "PostgreSQL is not installed"
+    server = Server(installed)
+    try:
+        with closing(PostgresStore(server.url(), schema="golden")) as store:
+            sessions(store)
+        statements = [each for migration in postgres.MIGRATIONS[:version] for each in migration]
+        statements += _rows_of(server)
+    finally:
+        server.close()
+    text = ";\n".join((*statements, f"UPDATE turnstream_schema SET version = {version}")) + ";\n"
+    (HERE / f"postgresql-{version}.sql").write_text(text, encoding="utf-8")
+
+
+def _rows_of(server: Server) -> Iterator[str]:
+    """Statements that insert all there is, and say how far the counters are."""
+    with psycopg.connect(server.url(), autocommit=True) as connection:
+        connection.execute("SET search_path = golden")
+        for table in TABLES:
+            yield f"DELETE FROM {table}"
+            columns = connection.execute(COLUMNS, (table,)).fetchall()
+            # What is no ASCII is written as \\ooo, and the rest can be read.
+            wanted = [f"encode({n}, 'escape')" if t == "bytea" else n for n, t in columns]
+            order = ", ".join(name for name, _ in columns[:2])
+            query = f"SELECT {', '.join(wanted)} FROM {table} ORDER BY {order}"
+            for row in connection.execute(query.encode()):
+                values = [sql.Literal(each).as_string(connection) for each in row]
+                yield f"INSERT INTO {table} VALUES ({', '.join(values)})"
+        for name in COUNTERS:
+            ((last, called),) = connection.execute(f"SELECT last_value, is_called FROM {name}")
+            yield f"SELECT setval('{name}', {last}, {called})"
+
+
 def _insert(connection: sqlite3.Connection, record: StoredRecord) -> None:
     connection.execute("INSERT INTO stored_events VALUES (?, ?, ?, ?, ?)", record)
 
@@ -119,4 +168,5 @@ def _more(version: int, row: SessionRow | None) -> tuple[Any, ...]:
 
 if __name__ == "__main__":
     kind, number = sys.argv[1].split("-")
-    (write_sqlite if kind == "sqlite" else write_jsonl)(int(number))
+    write = {"sqlite": write_sqlite, "jsonl": write_jsonl, "postgresql": write_postgresql}
+    write[kind](int(number))

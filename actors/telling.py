@@ -1,0 +1,105 @@
+"""What the hooks of one session are told: its events, and the stretches of its turns."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from ..events.session import (
+    SessionEvent,
+    TurnAborted,
+    TurnFailed,
+    TurnFinished,
+    TurnStarted,
+)
+from ..projections import OpenTurn, SessionState
+from ..projections.phases import Phase
+from .draft import Decision
+from .hooks import Hooks, Rest, Stretch, WhyRest
+from .listening import Happened, Listeners, Rested
+from .ready import ReadyAgent
+from .recording import Known
+
+_AT_WORK = (Phase.MODEL, Phase.TOOLS, Phase.ANSWERED)
+
+
+class Teller:
+    """Tells them, in order, and knows the stretch that is under way. Without hooks it does
+    nothing."""
+
+    def __init__(self, session_id: str, listeners: Listeners) -> None:
+        self._session_id, self._listeners = session_id, listeners
+        self._hooks: tuple[Hooks, ...] = ()
+        self._turn: OpenTurn | None = None
+        self._version = 0
+        self._stretch: Stretch | None = None
+
+    def tell(self, ready: ReadyAgent, decision: Decision, first: int) -> None:
+        """Tell what was just appended; ``first`` is the first event's version."""
+        if ready.hooking is None:
+            return
+        self._hooks = ready.hooking.listening
+        for version, event in enumerate(decision.events, first):
+            before, after = decision.states[version - first : version - first + 2]
+            if self._stretch is None and decision.adopted and after.phase in _AT_WORK:
+                resumed = not isinstance(event, TurnStarted)
+                self._begin(ready, after.turn, version, event.at, resumed=resumed)
+            self._listeners.tell(self._hooks, Happened(self._session_id, version, event))
+            self._end(event, before)
+        self._turn, self._version = decision.state.turn, first + len(decision.events) - 1
+        if self._stretch is not None and decision.state.phase is Phase.PAUSED:
+            self._rest("awaiting-approval", decision.events[-1].at)
+
+    def interrupt(self) -> None:
+        """Tell that nothing of the stretch under way, if there is one, runs here any more."""
+        if self._stretch is not None:
+            self._rest("interrupted", datetime.now(UTC))
+
+    def caught_up(self, known: Known, *, adopted: bool) -> None:
+        """Note what the stream says that others wrote to, and whether the turn is still ours."""
+        self._version = known.version
+        if not adopted or known.state.phase is Phase.HALTED:
+            self.interrupt()
+
+    def stretch(self, ready: ReadyAgent, turn: OpenTurn) -> Stretch:
+        """The stretch under way. What others wrote, such as a decision, may have set it going."""
+        if self._stretch is not None:
+            return self._stretch
+        return self._begin(ready, turn, self._version, datetime.now(UTC), resumed=True)
+
+    def _begin(
+        self,
+        ready: ReadyAgent,
+        turn: OpenTurn | None,
+        version: int,
+        at: datetime,
+        *,
+        resumed: bool,
+    ) -> Stretch:
+        assert turn is not None
+        agent, model = ready.configured.name, ready.configured.model
+        input_id = turn.inputs[0].input_id if turn.inputs else ""
+        stretch = Stretch(
+            self._session_id, turn.turn_id, agent, model, input_id, version, at, resumed
+        )
+        self._turn, self._stretch = turn, stretch
+        return stretch
+
+    def _end(self, event: SessionEvent, before: SessionState) -> None:
+        if self._stretch is None:
+            return
+        self._turn = before.turn
+        match event:
+            case TurnFinished():
+                self._rest("finished", event.at, finish_reason=event.finish_reason)
+            case TurnFailed():
+                self._rest("failed", event.at, code=event.code)
+            case TurnAborted():
+                self._rest("aborted", event.at)
+            case _:
+                pass
+
+    def _rest(self, why: WhyRest, at: datetime, *, finish_reason: str = "", code: str = "") -> None:
+        stretch, self._stretch = self._stretch, None
+        assert stretch is not None and self._turn is not None
+        rest = Rest(why, at, self._turn.usage, finish_reason, code)
+        self._listeners.tell(self._hooks, Rested(stretch, rest))
