@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from inspect import isawaitable
-from typing import Any, cast
+from typing import Any, Unpack, cast
 
 from ..events.errors import InvalidAgent, Unstorable
 from ..events.frozen import frozen
@@ -25,6 +25,7 @@ from .handoff import Handoff
 from .hooks import Hooks
 from .models import AnyModel, model_id
 from .outputs import Output
+from .sub_agents import SubAgent, SubAgentOptions
 from .tools import Tool, is_seconds
 
 _WHOLE_LIMITS = (
@@ -133,6 +134,22 @@ class Agent:
             value = getattr(self, limit)
             if type(value) is not int or value < 0:
                 raise InvalidAgent(f"agent {self.name!r}: {limit} must be 0 or more, not {value!r}")
+
+    def as_tool(
+        self,
+        *,
+        name: str | None = None,
+        description: str | None = None,
+        **options: Unpack[SubAgentOptions],
+    ) -> Tool:
+        """This agent as a tool of others, with one argument, ``input``: a call of it is a turn
+        in a session of its own, whose last text is the call's result.
+
+        By default it is called like the agent. ``needs_approval``, ``approval_timeout`` and
+        ``on_expiry`` are those of ``tool``. A call that was interrupted goes on where that
+        session was. Raises ``InvalidAgent`` where the name is none for a tool.
+        """
+        return SubAgent(self, name, description, **options)
 
     def _check_hooks(self) -> None:
         if strangers := [each for each in self.hooks if not isinstance(each, Hooks)]:

@@ -23,6 +23,7 @@ from ..projections import Gated, SessionState
 from ..projections.phases import Phase
 from .commands import Gate, Resolve, Stamp
 from .draft import Draft, resume
+from .parentage import path_of, within
 
 
 def refuse_while_paused(state: SessionState, stamp: Stamp) -> None:
@@ -30,8 +31,9 @@ def refuse_while_paused(state: SessionState, stamp: Stamp) -> None:
     turn = state.turn
     if state.phase is not Phase.PAUSED or turn is None:
         return
-    awaited = tuple(gated.approval_id for _, gated in turn.gated if not gated.is_over(stamp.at))
-    if awaited:
+    waiting = [gated for _, gated in turn.gated if not gated.is_over(stamp.at)]
+    if waiting and not stamp.answered:
+        awaited = tuple([name for gated in waiting for name in gated.awaited])
         raise SessionAwaitingApproval(stamp.session_id, awaited)
 
 
@@ -41,12 +43,14 @@ def ask(draft: Draft, call: ToolCall, gate: Gate) -> None:
     draft.record(
         ApprovalRequested(
             at=at,
-            approval_id=_new_id(draft, call),
+            approval_id=new_id(draft, call),
             turn_id=draft.turn.turn_id,
             call_id=call.id,
             reason=gate.reason,
             expires_at=None if gate.seconds is None else at + timedelta(seconds=gate.seconds),
             on_expiry=gate.on_expiry,
+            path=path_of(draft.state),
+            within=within(draft.state),
         )
     )
 
@@ -88,8 +92,9 @@ def _record(draft: Draft, call: ToolCall, gated: Gated, command: Resolve) -> Non
 
 
 def expire(draft: Draft, call: ToolCall, gated: Gated) -> None:
-    """Reject a call whose decision is no longer waited for, if it is so."""
-    if gated.is_over(draft.stamp.at):
+    """Reject a call whose decision is no longer waited for, if it is so. Where its sub-agent
+    asked, that does it."""
+    if gated.is_over(draft.stamp.at) and not gated.asked:
         withdraw_question(draft, gated, "expired")
         draft.settle(call.id, "rejected", _rejection(gated, "expired", "no decision came in time"))
 
@@ -118,7 +123,7 @@ def _checked(draft: Draft, command: Resolve) -> tuple[ToolCall, Gated]:
 def _asked(draft: Draft, approval_id: str) -> tuple[ToolCall, Gated]:
     turn, known = draft.state.turn, draft.state.decided.get(approval_id)
     for call, gated in turn.gated if turn is not None else ():
-        if gated.approval_id == approval_id:
+        if gated.approval_id == approval_id and not gated.asked:
             if gated.is_over(draft.stamp.at):
                 raise ApprovalDecided(approval_id, "expired")
             return call, gated
@@ -149,7 +154,7 @@ def _rejection(gated: Gated, error: str, note: str) -> dict[str, Any]:
     return content
 
 
-def _new_id(draft: Draft, call: ToolCall) -> str:
+def new_id(draft: Draft, call: ToolCall) -> str:
     """The session's id and the call's place in it: nobody has to look up whose it is."""
     turn = draft.turn
     slot = next(n for n, each in enumerate(turn.calls, 1) if each.call.id == call.id)

@@ -21,7 +21,6 @@ from ..events.errors import (
     ModelUnavailable,
     NothingUnfinished,
     TurnError,
-    TurnstreamError,
     TurnWithdrawn,
 )
 from ..events.messages import NO_USAGE, AssistantMessage
@@ -187,11 +186,14 @@ class Callers:
             case TurnAborted():
                 self._finish(_aborted(before, after))
             case TurnFailed():
-                self.fail_turn(self._error(event), before.joining)
+                error = self._error(event)
+                if before.turn is not None:
+                    error.reason, error.spent = event.error, before.turn.usage
+                self.fail_turn(error, before.joining)
             case _:
                 pass
         if (feed := self.feed) is not None:
-            if (item := _item(self._session_id, event, version, after)) is not None:
+            for item in _items(self._session_id, event, version, after):
                 feed.publish(item)
 
     def _finish(self, result: TurnResult) -> None:
@@ -236,7 +238,7 @@ class Callers:
             session_id=self._session_id,
         )
 
-    def _error(self, event: TurnFailed) -> TurnstreamError:
+    def _error(self, event: TurnFailed) -> TurnError:
         kept = "it can be resumed" if event.kept else "it was dropped"
         error = _ERRORS.get(event.code, TurnError)(
             f"{event.turn_id} of session {self._session_id!r} failed and {kept}: {event.error}",
@@ -328,14 +330,20 @@ def _aborted(before: SessionState, after: SessionState) -> TurnResult:
     )
 
 
-def _item(
+def _items(
     session_id: str, event: SessionEvent, version: int, after: SessionState
-) -> StreamItem | None:
+) -> Sequence[StreamItem]:
+    if not isinstance(event, ApprovalRequested):
+        item = _item(event, version, after)
+        return () if item is None else (item,)
+    asked = event.asked or [
+        each for each in after.approvals(session_id) if each.id == event.approval_id
+    ]
+    return [ApprovalShown(event.turn_id, version, each) for each in asked]
+
+
+def _item(event: SessionEvent, version: int, after: SessionState) -> StreamItem | None:
     match event:
-        case ApprovalRequested(turn_id=turn_id, approval_id=approval_id):
-            asked = after.approvals(session_id)
-            approval = next(each for each in asked if each.id == approval_id)
-            return ApprovalShown(turn_id, version, approval)
         case TurnStarted(turn_id=turn_id) | TurnResumed(turn_id=turn_id):
             return TurnBegan(turn_id, version)
         case ModelTurnRecorded(turn_id=turn_id, step=step):

@@ -7,15 +7,21 @@ turned into plain data where it ran, not in the actor.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+import logging
+from collections.abc import Callable, Coroutine, Iterable
 from functools import partial
 from typing import Any
 
 from msgspec.structs import replace
 
-from ..events.errors import ModelStreamEnded, ModelUnavailable
+from ..events.errors import ModelStreamEnded, ModelUnavailable, SystemClosed, TurnstreamError
 from ..events.messages import ToolCall, Usage
-from ..events.session import ToolCallStarted
+from ..events.session import (
+    AgentDriftDetected,
+    ModelCallDiscarded,
+    SessionEvent,
+    ToolCallStarted,
+)
 from ..projections import Carried, OpenTurn, SessionState
 from .call_state import CallState, ChangingCall
 from .commands import Command
@@ -23,25 +29,33 @@ from .completions import failure_of, model_command, tool_command
 from .effects import Effects, Returned, Running, Settled
 from .feed import Feed
 from .gate import Gate
-from .logging_context import CallIds, within
+from .idempotency import idempotency_key
+from .logging_context import CallIds, about, within
 from .models import Ask, Delta, ModelRequest, is_usage
+from .parentage import parent_call
 from .ready import ReadyAgent
 from .results import emitted
 from .step_recorder import AskSession, CallRecorder
 from .steps import Steps
+from .sub_agents import SubAgent, SubAgentGone
 from .telling import Teller
-from .tool_context import ToolContext, idempotency_key
-from .tools import Tool
+from .tool_context import ToolContext
+
+log: logging.Logger = logging.getLogger("turnstream.session")
+
+DRIFTED = "%s of session %r goes on with an agent that differs from the one that began it: %s"
 
 Post = Callable[[Command, "Call", BaseException | None], None]
+Serve = Callable[..., Coroutine[Any, Any, object]]
 
 
 class Call:
-    """One call under way: its gate, what runs behind it once it started, and what it is known to
+    """One call under way: its gate, what runs behind it once it started, what it is known to
     have used so far, and what its context policy carries over. A call that ``waits`` has a
-    ``pause`` running before it. ``failure`` is why asking again may help, once it ended so."""
+    ``pause`` running before it. ``failure`` is why asking again may help, once it ended so;
+    ``gone`` is why nobody can tell what it comes to."""
 
-    __slots__ = ("carried", "failure", "gate", "pause", "running", "usage")
+    __slots__ = ("carried", "failure", "gate", "gone", "pause", "running", "usage")
 
     def __init__(self) -> None:
         self.usage: Usage | None = None
@@ -50,6 +64,7 @@ class Call:
         self.failure: ModelStreamEnded | ModelUnavailable | None = None
         self.gate: Gate = Gate()
         self.running: Running | None = None
+        self.gone: TurnstreamError | None = None
 
     @property
     def waits(self) -> bool:
@@ -60,10 +75,17 @@ class Calls:
     """Starts calls, and knows which are still wanted."""
 
     def __init__(
-        self, session_id: str, effects: Effects, teller: Teller, post: Post, ask: AskSession
+        self,
+        session_id: str,
+        effects: Effects,
+        teller: Teller,
+        post: Post,
+        ask: AskSession,
+        *,
+        serve: Serve,
     ) -> None:
         self._session_id, self._effects, self._teller = session_id, effects, teller
-        self._post, self._ask_session = post, ask
+        self._post, self._ask_session, self._serve = post, ask, serve
         self._model: Call | None = None
         self._failure: ModelStreamEnded | ModelUnavailable | None = None
         self._tools: set[Call] = set()
@@ -79,12 +101,15 @@ class Calls:
         return self._model is not None
 
     def finished(self, call: Call) -> bool:
-        """Note that ``call`` came back; false where it is no longer wanted."""
+        """Note that ``call`` came back; false where it is no longer wanted. Raises what it was
+        given up for, unless that is the system's end, which lets the others be recorded."""
         if call is self._model:
             self._model, self._failure = None, call.failure
             return True
         wanted = call in self._tools
         self._tools.discard(call)
+        if wanted and call.gone is not None and not isinstance(call.gone, SystemClosed):
+            raise call.gone
         return wanted
 
     def drain(self, *, now: bool) -> None:
@@ -117,6 +142,25 @@ class Calls:
         for each in (call.pause, call.running):
             if each is not None:
                 self._effects.cancel(each)
+
+    def follow(
+        self,
+        events: Iterable[SessionEvent],
+        state: SessionState,
+        ready: Callable[[], ReadyAgent],
+    ) -> None:
+        """Start and drop what events that are durable now say, in the state that they led to."""
+        for event in events:
+            match event:
+                case ModelCallDiscarded():
+                    self.drop_model()
+                case AgentDriftDetected(turn_id=turn_id, changes=changes):
+                    found, extra = ", ".join(changes), about(self._session_id, turn_id)
+                    log.warning(DRIFTED, turn_id, self._session_id, found, extra=extra)
+                case ToolCallStarted():
+                    self.start_tool(ready(), state, event)
+                case _:
+                    pass
 
     def start_model(self, ready: ReadyAgent, state: SessionState, feed: Feed | None) -> None:
         """Ask the model for the open turn's next step, unless it is being asked already. After a
@@ -202,9 +246,11 @@ class Calls:
             tool.is_async,
         )
 
-        run = self._running(ready, turn, tool, requested, context)
+        run = self._running(ready, state, event, requested, context)
 
         def settle(settled: Settled) -> None:
+            if isinstance(settled, Returned) and isinstance(settled.value, SubAgentGone):
+                call.gone = settled.value.error
             self._post(tool_command(settled, event, tool), call, None)
 
         call.running = self._effects.run(
@@ -228,16 +274,22 @@ class Calls:
     def _running(
         self,
         ready: ReadyAgent,
-        turn: OpenTurn,
-        tool: Tool,
+        state: SessionState,
+        event: ToolCallStarted,
         call: ToolCall,
         context: ToolContext,
     ) -> Callable[[], Any]:
+        tool, turn = ready.tools[call.name], state.turn
+        assert turn is not None
+        run: Callable[[ToolCall, ToolContext], Any] = tool.run
+        if isinstance(tool, SubAgent):
+            parent = parent_call(self._session_id, state, event.call_id, event.at)
+            run = partial(self._serve, tool, parent, state.tenant)
         if ready.hooking is None:
-            return partial(tool.run, call, context)
+            return partial(run, call, context)
         stretch = self._teller.stretch(ready, turn)
         return ready.hooking.tool(
-            tool.run, call, context, stretch, self._effects, is_async=tool.is_async
+            run, call, context, stretch, self._effects, is_async=tool.is_async
         )
 
     def _request(self, ready: ReadyAgent, state: SessionState, turn: OpenTurn) -> ModelRequest:

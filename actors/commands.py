@@ -8,9 +8,18 @@ from typing import Any, Literal, TypeAlias
 
 from msgspec import UNSET, Struct
 
-from ..events.approvals import OnExpiry
-from ..events.messages import Content, Message, ModelTurn, Outcome, Policy, ToolCall, Usage
-from ..events.session import AgentConfigured, Budget, Owner, ToolCallStarted
+from ..events.approvals import Approval, OnExpiry
+from ..events.messages import (
+    NO_USAGE,
+    Content,
+    Message,
+    ModelTurn,
+    Outcome,
+    Policy,
+    ToolCall,
+    Usage,
+)
+from ..events.session import AgentConfigured, Budget, Owner, ParentCall, ToolCallStarted
 from ..projections import Carried, SessionState, TakenStep
 from .outputs import Fits, Unfit
 
@@ -26,7 +35,8 @@ IfRunExists: TypeAlias = Literal["resume", "restart", "fail", "resume_only"]
 class Submit(Struct, frozen=True, gc=False):
     """Accept an input. ``key`` is the sender's own name for it, ``run_id`` for the turn it is to
     start; ``if_run_exists`` says what is to be done where there is such a run. Without content it
-    only names the run. ``trace`` is what it was sent in."""
+    only names the run. ``trace`` is what it was sent in. ``parent`` is the call that the session
+    serves, where it begins with this input as a sub-agent's."""
 
     input_id: str
     content: Content
@@ -35,6 +45,7 @@ class Submit(Struct, frozen=True, gc=False):
     run_id: str = ""
     if_run_exists: IfRunExists = "resume"
     trace: str = ""
+    parent: ParentCall | None = None
 
 
 class Continue(Struct, frozen=True, gc=False):
@@ -50,14 +61,20 @@ class Resume(Struct, frozen=True, gc=False):
     """Finish what is unfinished."""
 
 
+class GoOn(Struct, frozen=True, gc=False):
+    """Go on where a sub-agent does: a decision that it waited for was taken."""
+
+
 class Resolve(Struct, frozen=True, gc=False):
-    """Decide on a call. ``arguments``, if given, take the place of the proposed ones."""
+    """Decide on a call. ``arguments``, if given, take the place of the proposed ones. ``within``
+    is the session in which it was asked for: this one, or one that this one works for."""
 
     approval_id: str
     decision: Literal["approved", "rejected"]
     by: str = ""
     note: str = ""
     arguments: dict[str, Any] | None = None
+    within: str = ""
 
 
 class LookAtTheClock(Struct, frozen=True, gc=False):
@@ -75,10 +92,12 @@ class Withdraw(Struct, frozen=True, gc=False):
 
 
 class Abort(Struct, frozen=True, gc=False):
-    """Stop the turn that the input is part of; ``keep`` it, or drop it."""
+    """Stop the turn that the input is part of; ``keep`` it, or drop it. ``halted``: drop it also
+    where it does not go on anyway."""
 
     input_id: str
     keep: bool = False
+    halted: bool = False
 
 
 class Discard(Struct, frozen=True, gc=False):
@@ -152,6 +171,20 @@ class ToolReturned(Struct, frozen=True, gc=False):
     attempt: int
     outcome: Outcome
     content: Any
+    usage: Usage = NO_USAGE
+
+
+class SubAgentPaused(Struct, frozen=True, gc=False):
+    """The sub-agent that does the call's work waits for decisions."""
+
+    turn_id: str
+    call_id: str
+    attempt: int
+    asked: tuple[Approval, ...]
+
+
+class SubAgentLeft(Struct, frozen=True, gc=False):
+    """The call of a sub-agent came to nothing for now: it goes on when the turn is resumed."""
 
 
 class RecordStep(Struct, frozen=True, gc=False):
@@ -166,6 +199,7 @@ Command: TypeAlias = (
     Submit
     | Continue
     | Resume
+    | GoOn
     | Resolve
     | LookAtTheClock
     | Look
@@ -179,6 +213,8 @@ Command: TypeAlias = (
     | ModelAnswered
     | ModelBroke
     | ToolReturned
+    | SubAgentPaused
+    | SubAgentLeft
     | RecordStep
 )
 OfACall: TypeAlias = RecordStep | ChangeState
@@ -204,7 +240,8 @@ class Rules(Struct, frozen=True):
     the model may answer again. ``model_retries`` is how often a model call of one step is repeated
     that broke. ``for_turn`` gives the rules of an agent in a turn that begins or goes on: of a
     state, the turn's id and the agent's name. ``find`` raises ``UnknownAgent`` for one that is not
-    there; ``renamed`` are the names that agents have, by those they had.
+    there; ``renamed`` are the names that agents have, by those they had. ``sub_agents`` are the
+    tools that are agents.
     """
 
     configured: AgentConfigured
@@ -219,6 +256,7 @@ class Rules(Struct, frozen=True):
     for_turn: Callable[[SessionState, str, str], Rules] | None = None
     find: Callable[[str], object] | None = None
     renamed: Mapping[str, str] = {}
+    sub_agents: frozenset[str] = frozenset()
     output: Callable[[str], Fits | Unfit] | None = None
     output_retries: int = 0
     model_retries: int = 2
@@ -230,7 +268,8 @@ class Stamp(Struct, frozen=True, gc=False):
     ``adopted``: the open turn, if there is one, was started or resumed by this very activation,
     so that its effects are under way. ``draining``: nothing more is to be started. ``asking``: a
     model call is under way, where one is due. ``silenced``: it was cancelled before it had shown
-    anything. ``elsewhere``: the open turn goes on at another node, which lives.
+    anything. ``elsewhere``: the open turn goes on at another node, which lives. ``answered`` are
+    the questions of sub-agents' calls that hold no more: a decision was taken there.
     """
 
     at: datetime
@@ -242,3 +281,4 @@ class Stamp(Struct, frozen=True, gc=False):
     asking: bool = True
     silenced: bool = False
     elsewhere: bool = False
+    answered: frozenset[str] = frozenset()

@@ -17,11 +17,19 @@ from ..events.errors import (
 )
 from ..events.messages import Usage
 from ..events.session import ToolCallStarted
-from .commands import Command, ModelAnswered, ModelBroke, ToolReturned
+from .commands import (
+    Command,
+    ModelAnswered,
+    ModelBroke,
+    SubAgentLeft,
+    SubAgentPaused,
+    ToolReturned,
+)
 from .effects import Abandoned, Cancelled, NotRun, Raised, Returned, Settled, TimedOut
 from .models import ModelRequest, is_usage, model_turn
 from .outcomes import ToolDone, described, text_of, tool_done
 from .ready import ReadyAgent
+from .sub_agents import SubAgentGone, SubAgentWaits
 from .tools import Tool
 
 _TRANSIENT = (ModelStreamEnded, ModelUnavailable)
@@ -83,13 +91,17 @@ def _usage(error: BaseException) -> Usage | None:
     return usage if isinstance(usage, Usage) and is_usage(usage) else None
 
 
-def tool_command(settled: Settled, event: ToolCallStarted, tool: Tool) -> ToolReturned:
+def tool_command(settled: Settled, event: ToolCallStarted, tool: Tool) -> Command:
     """How a tool call ended."""
     key = (event.turn_id, event.call_id, event.attempt)
     match settled:
+        case Returned(value=SubAgentWaits(asked=asked)):
+            return SubAgentPaused(*key, asked)
+        case Returned(value=SubAgentGone()):
+            return SubAgentLeft()
         case Returned(value=value):
             done = value if isinstance(value, ToolDone) else tool_done(value)
-            return ToolReturned(*key, done.outcome, done.content)
+            return ToolReturned(*key, done.outcome, done.content, done.usage)
         case Raised(error=error):
             return ToolReturned(*key, "error", described(error))
         case TimedOut():

@@ -40,6 +40,7 @@ from .commands import (
     Command,
     Continue,
     Discard,
+    GoOn,
     Look,
     LookAtTheClock,
     ModelAnswered,
@@ -50,6 +51,7 @@ from .commands import (
     Rewind,
     Rules,
     Stamp,
+    SubAgentPaused,
     Submit,
     ToolReturned,
     Trim,
@@ -60,6 +62,8 @@ from .draft import Decision, Draft, configure, resume
 from .editing import edit
 from .handing_off import ask_to_go_on, switch
 from .inputs import apply_joinable, go_on_from, submit, withdraw
+from .nesting import go_on, runs, take_answers, wait_for_sub_agent
+from .parentage import budget_of, child_id
 from .runs import goes_on, submit_run
 from .stepping import record_step
 from .stopping import abort, discard, fail
@@ -86,6 +90,8 @@ def decide(state: SessionState, command: Command, rules: Rules, stamp: Stamp) ->
             return draft.decided()
     elif isinstance(command, (Submit, Continue, Resume)):
         refuse_while_paused(state, stamp)
+    if not isinstance(command, _STOPPING):
+        take_answers(draft)
     _carry_out(draft, command)
     if stamp.silenced and draft.asking:
         draft.discard_call("steered")
@@ -102,39 +108,46 @@ def _carry_out(draft: Draft, command: Command) -> None:
             go_on_from(draft, command)
         case Resume():
             resume(draft)
+        case GoOn():
+            go_on(draft)
         case Resolve():
             resolve(draft, command)
         case LookAtTheClock() | Look():
             look_at_the_clock(draft)
         case Withdraw(input_id=input_id):
             withdraw(draft, input_id)
-        case Abort(input_id=input_id, keep=keep):
-            abort(draft, input_id, keep=keep)
+        case Abort():
+            abort(draft, command)
         case Discard():
             discard(draft)
         case Rewind() | Trim() | Clear():
             edit(draft, command)
-        case ModelAnswered() | ModelBroke() | ToolReturned() | RecordStep() | ChangeState():
+        case _:
             _come_back(draft, command)
 
 
-def _come_back(
-    draft: Draft, command: ModelAnswered | ModelBroke | ToolReturned | RecordStep | ChangeState
-) -> None:
+def _come_back(draft: Draft, command: Command) -> None:
     match command:
         case ModelAnswered():
             _model_answered(draft, command)
         case ModelBroke():
             _model_broke(draft, command)
         case ToolReturned():
-            _tool_returned(draft, command)
+            if runs(draft, command):
+                draft.settle(command.call_id, command.outcome, command.content, command.usage)
+        case SubAgentPaused():
+            if runs(draft, command):
+                wait_for_sub_agent(draft, command)
         case RecordStep():
             record_step(draft, command)
         case ChangeState():
             change_state(draft, command)
+        case _:
+            pass
 
 
-_TAKING_BACK = (Withdraw, Abort, Discard, LookAtTheClock, Look, Rewind, Trim, Clear, ChangeState)
+_STOPPING = (Abort, Discard, Rewind, Clear)
+_TAKING_BACK = (*_STOPPING, Withdraw, LookAtTheClock, Look, Trim, ChangeState)
 
 
 def _only_takes_back(draft: Draft, command: Command) -> bool:
@@ -200,15 +213,6 @@ def _awaits_model(draft: Draft, command: ModelAnswered | ModelBroke) -> bool:
     return due == (command.turn_id, command.step, command.attempt)
 
 
-def _tool_returned(draft: Draft, command: ToolReturned) -> None:
-    turn = draft.state.turn
-    if turn is None or turn.turn_id != command.turn_id or not draft.owned:
-        return
-    current = Running(command.attempt)
-    if any(each.call.id == command.call_id and each.stage == current for each in turn.calls):
-        draft.settle(command.call_id, command.outcome, command.content)
-
-
 def _go_on(draft: Draft) -> None:
     while True:
         match draft.state.phase:
@@ -251,7 +255,7 @@ def _record_start(draft: Draft, turn_id: str, fingerprint: str) -> None:
             turn_id=turn_id,
             input_ids=(first.input_id,),
             agent=draft.rules.configured.name,
-            budget=draft.rules.budget,
+            budget=budget_of(draft.state, draft.rules.budget),
             owner=draft.stamp.owner,
             fingerprint=fingerprint,
             run_id=first.run_id,
@@ -314,9 +318,9 @@ def _go_on_with_call(draft: Draft, each: OpenCall) -> None:
         ):
             ask_to_go_on(draft, call, target)
         case Requested() if _has_room(draft):
-            _start_call(draft, call.id, 1)
+            _start_call(draft, call, 1)
         case Approved(attempts=attempts) | InDoubt(attempt=attempts) if _has_room(draft):
-            _start_call(draft, call.id, attempts + 1)
+            _start_call(draft, call, attempts + 1)
         case _:
             pass
 
@@ -340,11 +344,12 @@ MAY_HAVE_RUN = (
 )
 
 
-def _start_call(draft: Draft, call_id: str, attempt: int) -> None:
+def _start_call(draft: Draft, call: ToolCall, attempt: int) -> None:
+    at, turn_id, child = draft.stamp.at, draft.turn.turn_id, ""
+    if call.name in draft.rules.sub_agents:
+        child = child_id(draft.stamp.session_id, turn_id, call.id)
     draft.record(
-        ToolCallStarted(
-            at=draft.stamp.at, turn_id=draft.turn.turn_id, call_id=call_id, attempt=attempt
-        )
+        ToolCallStarted(at=at, turn_id=turn_id, call_id=call.id, attempt=attempt, child=child)
     )
 
 

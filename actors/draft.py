@@ -8,13 +8,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ..events.errors import AgentDrifted, TurnTakenOver, UnknownAgent
-from ..events.messages import AssistantMessage, Outcome, Usage
+from ..events.messages import NO_USAGE, AssistantMessage, Outcome, Usage
 from ..events.session import (
     AgentDriftDetected,
     Discarded,
     InputQueued,
     ModelCallDiscarded,
     ModelTurnRecorded,
+    ParentCall,
     SessionEvent,
     SessionStarted,
     ToolResultRecorded,
@@ -86,7 +87,7 @@ class Draft:
         except UnknownAgent:
             return False
 
-    def settle(self, call_id: str, outcome: Outcome, content: Any) -> None:
+    def settle(self, call_id: str, outcome: Outcome, content: Any, usage: Usage = NO_USAGE) -> None:
         """Give a call of the open turn its result."""
         self.record(
             ToolResultRecorded(
@@ -95,6 +96,7 @@ class Draft:
                 call_id=call_id,
                 outcome=outcome,
                 content=content,
+                usage=usage,
             )
         )
 
@@ -138,11 +140,14 @@ def is_owned(state: SessionState, stamp: Stamp, *, adopted: bool) -> bool:
     return adopted and turn.owner.node == stamp.owner.node
 
 
-def begin(draft: Draft) -> None:
-    """Begin a session."""
+def begin(draft: Draft, parent: ParentCall | None = None) -> None:
+    """Begin a session, as a sub-agent's where it has a ``parent``."""
     draft.record(
         SessionStarted(
-            at=draft.stamp.at, agent=draft.rules.configured.name, tenant=draft.stamp.tenant
+            at=draft.stamp.at,
+            agent=draft.rules.configured.name,
+            tenant=draft.stamp.tenant,
+            parent=parent,
         )
     )
 

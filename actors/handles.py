@@ -152,16 +152,19 @@ class Session(SessionReading):
         stay in the stream; the model sees what ran. What the decision meets is raised by the
         turn, and by its ``accepted``: ``ApprovalNotFound``, ``ApprovalDecided`` where it was
         taken before, ``ArgumentsRefused``.
+
+        The question may be one of a sub-agent's that works for this session, or works for the
+        one of this handle: the turn is then the outermost one, which goes on with it.
         """
         edited = None if arguments is None else plain(arguments, "arguments")
-        return self._resolve(
-            Resolve(id, "approved", as_text(by, "by"), as_text(note, "note"), edited)
-        )
+        who, why = as_text(by, "by"), as_text(note, "note")
+        return self._resolve(Resolve(id, "approved", who, why, edited, self.id))
 
     def reject(self, id: str, *, by: str = "", note: str = "") -> Turn:
         """Do not let a call run: the model reads that it was rejected, and the note. Otherwise as
         ``approve``."""
-        return self._resolve(Resolve(id, "rejected", as_text(by, "by"), as_text(note, "note")))
+        who, why = as_text(by, "by"), as_text(note, "note")
+        return self._resolve(Resolve(id, "rejected", who, why, within=self.id))
 
     def discard_pending(self) -> Reply[bool]:
         """Drop the unfinished turn: the conversation is as before it, the stream keeps it.
@@ -171,7 +174,7 @@ class Session(SessionReading):
 
     def delete(self) -> Reply[bool]:
         """Delete the session: its events, its row, its open questions. Its id is not used again;
-        its forks are sessions of their own, and stay.
+        its forks are sessions of their own, and stay. The sessions of its sub-agents go first.
 
         Returns at once; the answer says whether there was one. What runs is cancelled, and whoever
         waits for it gets ``SessionDeleted``, also in another process, when that writes next.
@@ -193,6 +196,10 @@ class Session(SessionReading):
     def tell(self, command: LateCommand, reply: Promise[bool]) -> None:
         """Say something about a turn that was asked for. For handles."""
         self._system.tell(self, command, reply)
+
+    def ask(self, command: LateCommand, turn: Turn) -> None:
+        """Ask for a turn. For the runtime."""
+        self._system.tell(self, command, turn)
 
     @property
     def _trace(self) -> str:
@@ -280,8 +287,9 @@ class Session(SessionReading):
         return f"Session({self.id!r})"
 
     def _resolve(self, command: Resolve) -> Turn:
-        turn = Turn(self, "")
-        self._system.tell(self, command, turn)
+        asking = self._system.asking(self, command.approval_id)
+        turn = Turn(asking, "")
+        self._system.tell(asking, command, turn)
         return turn
 
     def _told(self, command: Command | LateCommand | Removal) -> Reply[Any]:

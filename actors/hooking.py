@@ -21,6 +21,7 @@ from .effects import Effects
 from .hooks import Hooks, Refused, Stretch
 from .models import Ask, ModelRequest, Show, model_turn
 from .outcomes import ToolDone, described, tool_done
+from .sub_agents import SubAgentGone, SubAgentOutcome, SubAgentWaits
 from .tool_context import ToolContext
 from .watching import Watch, note_failure
 
@@ -137,15 +138,17 @@ class Hooking:
         stretch: Stretch,
         *,
         is_async: bool,
-    ) -> ToolDone:
+    ) -> SubAgentOutcome:
         watch, raised = Watch(), None
         for hook in self._during_tool:
             watch.enter(hook, stretch, context, _copy(call))
         try:
             done = await self._vetoed(caller, call, context)
             if done is None:
-                done = await _ran(run, call, context, is_async=is_async)
-                done = await self._processed(caller, call, context, done)
+                ran = await _ran(run, call, context, is_async=is_async)
+                if not isinstance(ran, ToolDone):
+                    return ran  # no result yet: the call is run again
+                done = await self._processed(caller, call, context, ran)
             watch.tell(done.outcome, done.content)
         except BaseException as error:
             raised = error
@@ -189,7 +192,7 @@ class Hooking:
                 if is_cancelled():
                     raise
                 return ToolDone("error", _post_processing(hook, error, done))
-            done = ToolDone(done.outcome, content)
+            done = replace(done, content=content)
         return done
 
 
@@ -241,7 +244,7 @@ async def _ran(
     context: ToolContext,
     *,
     is_async: bool,
-) -> ToolDone:
+) -> SubAgentOutcome:
     try:
         value = run(call, context)
         if is_async:
@@ -250,6 +253,8 @@ async def _ran(
         if is_cancelled():
             raise
         return ToolDone("error", described(error))
+    if isinstance(value, (ToolDone, SubAgentWaits, SubAgentGone)):
+        return value  # a sub-agent's
     return tool_done(value)
 
 

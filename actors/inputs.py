@@ -53,7 +53,7 @@ def _part(given: object, name: str) -> Part:
 def submit(draft: Draft, command: Submit) -> None:
     """Accept an input, unless it was accepted before, and finish what is unfinished."""
     if draft.state == INITIAL:
-        begin(draft)
+        begin(draft, command.parent)
     if is_new(draft.state, command, draft.stamp):
         draft.record(
             InputQueued(

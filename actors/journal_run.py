@@ -8,10 +8,10 @@ from hashlib import sha256
 from typing import Any
 
 from ..projections import TakenStep
+from .idempotency import idempotency_key
 from .models import is_async
 from .run_stream import RunStream
 from .steps import Steps
-from .tool_context import idempotency_key
 from .waiting import refuse_to_block
 
 

@@ -103,6 +103,13 @@ class Nodes:
             return False
         return not self.is_lost(turn.owner)
 
+    def goes_on_elsewhere(self, turn: OpenTurn) -> bool:
+        """``runs_elsewhere``, for who would take the turn: it is younger than a lost owner then."""
+        elsewhere = self.runs_elsewhere(turn)
+        if not elsewhere:
+            self.rejuvenate(turn.owner)
+        return elsewhere
+
     def alone(self) -> bool:
         """Whether no other node lives."""
         if not self.lease:

@@ -7,15 +7,16 @@ from typing import Any
 from msgspec import Struct
 
 from ..events.errors import ToolError, Unstorable
-from ..events.messages import Outcome
+from ..events.messages import NO_USAGE, Outcome, Usage
 from ..events.values import plain
 
 
 class ToolDone(Struct, frozen=True):
-    """How a tool call ended, as plain data."""
+    """How a tool call ended, as plain data, and what a sub-agent used for it."""
 
     outcome: Outcome
     content: Any
+    usage: Usage = NO_USAGE
 
 
 def tool_done(value: object) -> ToolDone:

@@ -20,11 +20,13 @@ from .commands import Gate, OnCrash, OnDrift, Rules
 from .context import Shrinking
 from .hooking import Hooking
 from .hooks import Hooks
+from .idempotency import idempotency_key
 from .models import AnyModel, Ask, ModelRequest, asking, model_id
 from .outputs import Output
 from .roster import Roster
+from .sub_agents import SubAgent
 from .team import fingerprint, output_of, team_of
-from .tool_context import ToolContext, idempotency_key
+from .tool_context import ToolContext
 from .tools import Tool
 
 NEVER: datetime = datetime.fromtimestamp(0, UTC)
@@ -82,6 +84,7 @@ class ReadyAgent:
             output=None if self.output is None else self.output.check,
             output_retries=agent.output_retries,
             model_retries=agent.model_retries,
+            sub_agents=frozenset(each.name for each in tools if isinstance(each, SubAgent)),
         )
 
     def asking(

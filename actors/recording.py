@@ -3,7 +3,7 @@ a decision recorded where no agent is."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
 from typing import NamedTuple
@@ -11,7 +11,7 @@ from typing import NamedTuple
 from ..events.approvals import session_of
 from ..events.chain import link
 from ..events.codec import CODEC
-from ..events.errors import InvalidSessionId, WrongExpectedVersion
+from ..events.errors import ApprovalDecided, InvalidSessionId, WrongExpectedVersion
 from ..events.session import (
     AgentConfigured,
     AnyEvent,
@@ -19,6 +19,7 @@ from ..events.session import (
     ContentErased,
     ForkOrigin,
     Owner,
+    ParentCall,
     SessionEvent,
 )
 from ..projections import INITIAL, SessionState, fold
@@ -27,6 +28,7 @@ from ..stores.port import Append, RowChange
 from .approving import not_found, take
 from .commands import Resolve, Rules, Stamp
 from .draft import Draft
+from .parentage import served, wants
 from .snapshotting import latest_fold
 
 MAX_CONFLICTS = 20
@@ -98,15 +100,24 @@ def append_after(
 def row_after(state: SessionState, session_id: str, at: datetime, head: str) -> RowChange:
     """What a stream's row says in this state, whose last event happened ``at`` and has the digest
     ``head``."""
-    return RowChange(
-        state.status, state.active, at, state.tenant, state.approvals(session_id), head
-    )
+    approvals = state.own_approvals(session_id)
+    return RowChange(state.status, state.active, at, state.tenant, approvals, head)
 
 
 def row_of(state: SessionState, session_id: str, at: datetime, head: str) -> RowChange:
     """The session's row, where its last event, of that time and digest, led to ``state``."""
-    approvals = state.approvals(session_id)
+    approvals = state.own_approvals(session_id)
     return RowChange(state.status, state.active, at, state.tenant, approvals, head)
+
+
+def those_above(
+    store: EventStore, state: SessionState
+) -> Iterator[tuple[ParentCall, SessionState]]:
+    """The call that a sub-agent's session serves, with what the session of it says, and so on
+    upwards. Raises as ``read_on``."""
+    while (parent := served(state)) is not None:
+        state = read_on(store, parent.session_id, Known()).state
+        yield parent, state
 
 
 def record_decision(store: EventStore, command: Resolve, at: datetime) -> None:
@@ -121,6 +132,9 @@ def record_decision(store: EventStore, command: Resolve, at: datetime) -> None:
             known = read_on(store, session_id, Known())
         except InvalidSessionId:
             raise not_found(command.approval_id) from None
+        for parent, above in those_above(store, known.state):
+            if not wants(above, parent):
+                raise ApprovalDecided(command.approval_id, "aborted")
         draft = Draft(known.state, _NO_RULES, Stamp(at, Owner(0, ""), session_id))
         take(draft, command)
         append, _ = append_after(known, session_id, draft.events, draft.state)

@@ -15,6 +15,7 @@ from ..events.errors import ActorError
 from ..events.session import Owner
 from ..stores import EventStore
 from .agent import Agent
+from .children import Children
 from .commands import Continue, OfACall, Submit
 from .directory import Directory
 from .dispatcher import Dispatcher
@@ -78,6 +79,7 @@ class Runtime:
             on_dead_letters=self._dead_letters,
             on_crash=self._crashed,
         )
+        self.children: Children = Children(self)
         self.follower: Follower = Follower(store, self.nodes, self.directory)
         self._idle_timeout = idle_timeout
         self._closing = Event()

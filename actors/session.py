@@ -26,7 +26,7 @@ from ..events.errors import (
     UnknownAgent,
     WrongExpectedVersion,
 )
-from ..events.session import AgentDriftDetected, ModelCallDiscarded, ToolCallStarted, TurnAborted
+from ..events.session import TurnAborted
 from ..projections import SessionState
 from ..projections.phases import Phase
 from ..stores.port import Appended
@@ -57,7 +57,6 @@ if TYPE_CHECKING:
 log: logging.Logger = logging.getLogger("turnstream.session")
 
 MAX_CONFLICTS = 20
-DRIFTED = "%s of session %r goes on with an agent that differs from the one that began it: %s"
 
 
 class SessionActor(PooledActor):
@@ -69,8 +68,8 @@ class SessionActor(PooledActor):
         self._cast = Cast(session_id, runtime.agent)
         self._callers = Callers(session_id, self._cast.typed)
         self._teller = Teller(session_id, runtime.listeners)
-        ask = partial(runtime.ask, session_id, self.actor_inbox)
-        self._calls = Calls(session_id, runtime.effects, self._teller, self._post, ask)
+        ask, serve = partial(runtime.ask, session_id, self.actor_inbox), runtime.children.serve
+        self._calls = Calls(session_id, runtime.effects, self._teller, self._post, ask, serve=serve)
         self._agent = self._tenant = ""
         self._draining: Drain | None = None
         self._commit: Commit | None = None
@@ -127,6 +126,7 @@ class SessionActor(PooledActor):
                 self._remove(command, asked.asker)
                 return
             self._load(asked)
+            self._runtime.children.check(self._id, self._state, command)
             self._check_room(command)
             self._decide(Attempt(command, asked.asker, self._silences(command)))
         except TurnstreamError as error:
@@ -138,6 +138,9 @@ class SessionActor(PooledActor):
     def _remove(self, removal: Removal, asker: Asker) -> None:
         """Take something out of the stream, and tell no model of it from here on."""
         assert isinstance(asker, Promise)
+        if isinstance(removal, Delete) and self._runtime.children.delete_first(self._id, asker):
+            self._break(SessionDeleted(self._id))
+            return
         removed = remove(self._runtime.store, self._id, removal)
         if removed.gone is not None:
             self._break(removed.gone)
@@ -185,18 +188,16 @@ class SessionActor(PooledActor):
             self._calls.asking,
             silenced,
             elsewhere,
+            self._runtime.children.answered(self._state),
         )
 
     def _goes_on_elsewhere(self) -> bool:
         """Whether another node, which lives, runs the open turn. Where it is lost, this one is
         younger from now on, or it could not take the turn."""
-        turn, nodes = self._state.turn, self._runtime.nodes
+        turn = self._state.turn
         if turn is None or self._adopted:
             return False
-        elsewhere = nodes.runs_elsewhere(turn)
-        if not elsewhere:
-            nodes.rejuvenate(turn.owner)
-        return elsewhere
+        return self._runtime.nodes.goes_on_elsewhere(turn)
 
     def _decide(self, attempt: Attempt) -> None:
         stamp = self._stamp(silenced=attempt.silenced)
@@ -213,9 +214,13 @@ class SessionActor(PooledActor):
         elif self._is_news_for(attempt):
             self._decide(replace(attempt, current=True))
         else:
-            if attempt.asker is not None:
-                self._callers.answer(decision, attempt.command, attempt.asker)
+            self._answer(decision, attempt)
             self._call_model_if_due()
+
+    def _answer(self, decision: Decision, attempt: Attempt) -> None:
+        command, asker = attempt.command, attempt.asker
+        if asker is not None and not self._runtime.children.passes_up(decision, command, asker):
+            self._callers.answer(decision, command, asker)
 
     def _is_news_for(self, attempt: Attempt) -> bool:
         """Whether others wrote what the caller may be answered otherwise for: nobody is refused,
@@ -318,26 +323,20 @@ class SessionActor(PooledActor):
         decision, first = commit.decision, self._known.version + 1
         self._known = commit.known
         self._adopted = decision.adopted and decision.state.turn is not None
-        if commit.attempt.asker is not None:
-            self._callers.answer(decision, commit.attempt.command, commit.attempt.asker)
+        self._answer(decision, commit.attempt)
         self._callers.tell(decision, commit.attempt.command, first)
         with suppress(UnknownAgent):  # then nothing runs that there would be hooks around
             self._teller.tell(self._ready, decision, first)
         self._await_others()
-        for event in decision.events:
-            match event:
-                case ModelCallDiscarded():
-                    self._calls.drop_model()
-                case AgentDriftDetected(turn_id=turn_id, changes=changes):
-                    found, extra = ", ".join(changes), about(self._id, turn_id)
-                    log.warning(DRIFTED, turn_id, self._id, found, extra=extra)
-                case ToolCallStarted():
-                    self._calls.start_tool(self._ready, self._state, event)
+        self._runtime.children.stop(self._id, decision)
+        self._calls.follow(decision.events, self._state, lambda: self._ready)
         self._call_model_if_due()
         self._take_snapshot_if_due()
         self._set_alarm()
         if self._callers.sponsors(self._state):
             self._decide(Attempt(Resume()))
+        elif self._runtime.children.answered(self._state):
+            self._decide(Attempt(Look()))  # a decision was taken just before
 
     def _take_snapshot_if_due(self) -> None:
         if self._known.version >= self._snapshot_due:

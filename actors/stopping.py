@@ -5,6 +5,7 @@ from __future__ import annotations
 from ..events.session import TurnAborted, TurnFailed
 from ..projections import Approved, InDoubt, Requested, Running
 from .approving import withdraw_question
+from .commands import Abort
 from .draft import Draft
 from .inputs import withdraw
 
@@ -12,12 +13,13 @@ STOPPED = "Stopped while it ran; it may have taken effect."
 NEVER_RUN = "Not run: the turn was stopped."
 
 
-def abort(draft: Draft, input_id: str, *, keep: bool) -> None:
+def abort(draft: Draft, command: Abort) -> None:
     """Stop the turn that the input is part of; one that still waits is taken back. Nothing
     happens where the turn has ended, or does not go on anyway."""
-    turn = draft.state.turn
+    turn, input_id, keep = draft.state.turn, command.input_id, command.keep
     if not withdraw(draft, input_id) and turn is not None:
-        if turn.halt is None and any(each.input_id == input_id for each in turn.inputs):
+        goes_on = turn.halt is None or (command.halted and not keep)
+        if goes_on and any(each.input_id == input_id for each in turn.inputs):
             _stop(draft, keep=keep)
 
 
@@ -47,6 +49,8 @@ def _stop(draft: Draft, *, keep: bool) -> None:
         match each.stage:
             case InDoubt() if keep:
                 pass
+            case Running() if keep and each.child:
+                pass  # the sub-agent is kept as well, and goes on with the turn
             case Running() | InDoubt():
                 draft.settle(each.call.id, "cancelled", STOPPED)
             case Approved(attempts=attempts) if attempts and not keep:

@@ -24,6 +24,7 @@ from ..stores import EventStore, SessionRow, Subscription, open_store
 from .agent import Agent
 from .approving import not_found
 from .commands import Command, LateCommand, LookAtTheClock, OnDrift, Rewind
+from .descent import got_on
 from .effects import Place
 from .forking import Lineage, fork, lineage
 from .handles import Session, as_text, check_policy
@@ -102,6 +103,10 @@ class ActorSystem:
             mailbox_limit=mailbox_limit,
             lease=lease,
         )
+        self._runtime.children.open = self._open
+
+    def _open(self, session_id: str, agent: str, tenant: str) -> Session:
+        return self.session(session_id, agent=agent, tenant=tenant)
 
     def session(
         self,
@@ -162,6 +167,14 @@ class ActorSystem:
         been opened."""
         return self._session_of(id).reject(id, by=by, note=note)
 
+    def asking(self, session: Session, approval_id: str) -> Session:
+        """The session that takes a decision looked for in this one: it, or a sub-agent's. For
+        handles."""
+        try:
+            return self.session(session_of(approval_id), agent=session.agent)
+        except InvalidSessionId:
+            return session
+
     def _session_of(self, approval_id: str) -> Session:
         try:
             return self.session(session_of(approval_id))
@@ -191,8 +204,11 @@ class ActorSystem:
     def _resumed(self, session: Session) -> Turn | None:
         state = read_on(self._store, session.id, Known()).state
         turn = state.turn
+        if self._runtime.children.leave_to_parent(session.id, state):
+            return None
         if turn is not None and turn.is_paused:
-            over = [gated.is_over(datetime.now(UTC)) for _, gated in turn.gated]
+            answered, now = self._runtime.children.answered(state), datetime.now(UTC)
+            over = [gated.approval_id in answered or gated.is_over(now) for _, gated in turn.gated]
             if any(over) and not all(over):
                 self.tell(session, LookAtTheClock(), Promise(session.id))
             return session.resume_from(state) if all(over) else None
@@ -204,6 +220,8 @@ class ActorSystem:
 
     def _is_set_aside(self, session_id: str, turn: OpenTurn) -> bool:
         if turn.halt is not None or turn.recoveries < self._max_recoveries:
+            return False
+        if got_on(self._store, session_id, self._max_recoveries):
             return False
         log.warning(
             "session %r is set aside: its process was lost %d times and nothing was recorded",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from hashlib import sha256
 from typing import Any
 
 import msgspec
@@ -125,9 +124,3 @@ def without_steps(context: ToolContext) -> ToolContext:
     """The context of what is asked about the call and does not carry it out: steps there would
     take the numbers of those of the tool."""
     return replace(context, _steps=None)
-
-
-def idempotency_key(session_id: str, turn_id: str, call_id: str) -> str:
-    """A key that is the same each time the call is run, and no other call's."""
-    named = f"{session_id}\0{turn_id}\0{call_id}".encode("utf-8", "surrogatepass")
-    return sha256(named).hexdigest()[:32]

@@ -118,6 +118,11 @@ class Turn:
         self.input_id = input_id
         self._accepted.resolve(input_id)
 
+    def move(self, session: Session) -> None:
+        """Say that it is a turn of another session from here on. For the runtime."""
+        self._session = session
+        self._result.comes_from(session.place)
+
     def finish(self, result: TurnResult) -> None:
         """Say how the turn ended. For the runtime."""
         self.feed.publish(TurnDone(result.turn_id, result.finish_reason, result))

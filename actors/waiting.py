@@ -65,6 +65,15 @@ class Promise(Generic[T]):
         """Whether the outcome is known."""
         return self._outcome is not None
 
+    def when_done(self, call: Callable[[], object]) -> None:
+        """Have ``call`` called once the outcome is known, by whoever gives it: it must be quick."""
+        if not self._wakes(call):
+            call()
+
+    def comes_from(self, place: Place) -> None:
+        """Say that it is another session whose code has to return first."""
+        self._after = place
+
     def result(self, timeout: float | None = None) -> T:
         """Block for the value, at most ``timeout`` seconds (``TimeoutError``).
 

@@ -122,7 +122,7 @@ def disagreements(row: SessionRow | None, walk: Walk) -> Iterator[str]:
         return
     if row.status != state.status:
         yield f"its row says {row.status}, the stream {state.status}"
-    if dump_approvals(row.approvals) != dump_approvals(state.approvals(row.session_id)):
+    if dump_approvals(row.approvals) != dump_approvals(state.own_approvals(row.session_id)):
         yield "its row shows other open approvals than the stream"
     if row.updated != last.at or not walk.saw_created:
         yield "its row says other times than the stream"

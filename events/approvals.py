@@ -17,7 +17,7 @@ class Approval(Struct, frozen=True, gc=False, omit_defaults=True):
     """A question: may this call run? ``reason`` says why it is asked: the tool is gated, or the
     call may have run when its process was lost. ``expires_at`` (UTC) is when it is no longer
     waited for, or, to be kept, when it is overdue. ``path`` names the nested calls that lead to
-    it, outermost first."""
+    it, outermost first, where a sub-agent asks, and ``within`` the sessions that those are of."""
 
     id: str
     session_id: str
@@ -30,6 +30,7 @@ class Approval(Struct, frozen=True, gc=False, omit_defaults=True):
     expires_at: datetime | None = None
     on_expiry: OnExpiry = "reject"
     path: tuple[str, ...] = ()
+    within: tuple[str, ...] = ()
 
     def is_over(self, at: datetime) -> bool:
         """Whether the call is to be rejected by that time, as no decision came."""

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from .messages import AssistantMessage, ToolCall, ToolMessage, UserMessage
 from .session import (
     AgentConfigured,
+    ApprovalRequested,
     ApprovalResolved,
     ContentErased,
     ContextCarried,
@@ -44,6 +45,8 @@ def erased(event: SessionEvent) -> SessionEvent:
             return replace(event, text=_text(text), tool_calls=_calls(calls), parts=())
         case StateChanged() | StepRecorded():
             return replace(event, value=None)
+        case ApprovalRequested(asked=asked) if asked:
+            return replace(event, asked=tuple([replace(each, arguments={}) for each in asked]))
         case ApprovalResolved(note=note, arguments=arguments):
             return replace(event, note=_text(note), arguments=None if arguments is None else {})
         case AgentConfigured(instructions=instructions):

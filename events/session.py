@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
 
-from .approvals import OnExpiry
+from .approvals import Approval, OnExpiry
 from .messages import NO_USAGE, Content, Outcome, Policy, ToolCall, ToolSpec, Usage
 
 Status: TypeAlias = Literal["idle", "running", "failed", "aborted", "awaiting-approval"]
@@ -56,14 +56,29 @@ class Owner(Struct, frozen=True, gc=False, order=True):
     node: str
 
 
+class ParentCall(Struct, frozen=True, gc=False, omit_defaults=True):
+    """The call that a sub-agent's session serves: the call of its parent. ``path`` names the calls
+    that lead to it, the outermost first and that one last, and ``within`` their sessions.
+    ``budget`` is what the parent's turn had left when it began."""
+
+    session_id: str
+    turn_id: str
+    call_id: str
+    path: tuple[str, ...] = ()
+    within: tuple[str, ...] = ()
+    budget: Budget | None = None
+
+
 class SessionStarted(Event, frozen=True, tag="session_started"):
     """The stream begins. ``nonce`` tells a fork from another one of the same moment: who races
-    for its id must not take the other's for their own."""
+    for its id must not take the other's for their own. ``parent`` is the call that it serves,
+    where it is a sub-agent's."""
 
     agent: str
     tenant: str = ""
     forked_from: ForkOrigin | None = None
     nonce: str = ""
+    parent: ParentCall | None = None
 
 
 class InputQueued(Event, frozen=True, tag="input_queued"):
@@ -163,25 +178,31 @@ class ModelCallDiscarded(Event, frozen=True, tag="model_call_discarded"):
 
 
 class ToolCallStarted(Event, frozen=True, tag="tool_call_started"):
-    """The tool is about to run. Until its result is recorded the call is in doubt."""
+    """The tool is about to run. Until its result is recorded the call is in doubt. ``child`` is
+    the session that does the work, where the tool is a sub-agent."""
 
     turn_id: str
     call_id: str
     attempt: int = 1
+    child: str = ""
 
 
 class ToolResultRecorded(Event, frozen=True, tag="tool_result_recorded"):
-    """The call's one result: the value as the tool returned it, turned into plain data."""
+    """The call's one result: the value as the tool returned it, turned into plain data. ``usage``
+    is what a sub-agent used for it."""
 
     turn_id: str
     call_id: str
     outcome: Outcome = "ok"
     content: Any = ""
+    usage: Usage = NO_USAGE
 
 
 class ApprovalRequested(Event, frozen=True, tag="approval_requested"):
     """A call waits for a decision. ``path`` names the nested calls that lead to it, outermost
-    first, where a sub-agent asks."""
+    first, where a sub-agent asks, and ``within`` their sessions. In the parent's stream ``asked``
+    are the decisions that the call's sub-agent waits for: they are taken in its session, and the
+    call goes on after that."""
 
     approval_id: str
     turn_id: str
@@ -190,6 +211,8 @@ class ApprovalRequested(Event, frozen=True, tag="approval_requested"):
     expires_at: datetime | None = None
     on_expiry: OnExpiry = "reject"
     path: tuple[str, ...] = ()
+    within: tuple[str, ...] = ()
+    asked: tuple[Approval, ...] = ()
 
 
 class ApprovalResolved(Event, frozen=True, tag="approval_resolved"):

@@ -8,17 +8,8 @@ from ..events.frozen import frozen
 from ..events.messages import ToolCall
 from ..events.session import ApprovalRequested, ApprovalResolved, ApprovalWithdrawn
 from .folding import Folding
-from .open_turn import (
-    Approved,
-    Gated,
-    InDoubt,
-    OpenCall,
-    Requested,
-    Stage,
-)
-from .state import (
-    Decided,
-)
+from .open_turn import Approved, Gated, InDoubt, OpenCall, Requested, Running, Stage
+from .state import Decided
 
 
 def requested(folding: Folding, event: ApprovalRequested) -> None:
@@ -26,7 +17,7 @@ def requested(folding: Folding, event: ApprovalRequested) -> None:
     if (turn := folding.turn) is None:
         return
     calls = [
-        OpenCall(each.call, _gated(each.stage, event)) if each.call.id == event.call_id else each
+        each.at(_gated(each.stage, event)) if each.call.id == event.call_id else each
         for each in turn.calls
     ]
     turn = replace(turn, calls=tuple(calls))
@@ -39,7 +30,7 @@ def resolved(folding: Folding, event: ApprovalResolved) -> None:
     match _let_go(folding, event.approval_id, Decided(event.decision, event.by, event.note)):
         case None:
             return
-        case call, Gated(attempts=attempts) if event.decision == "approved":
+        case call, Gated(attempts=attempts, asked=asked) if asked or event.decision == "approved":
             stage = Approved(attempts)
         case call, _:
             stage = Requested()
@@ -49,23 +40,31 @@ def resolved(folding: Folding, event: ApprovalResolved) -> None:
         folding.edit_call(edited)
     if edited != call and folding.turn is not None:
         folding.turn = folding.turn.without_numbered(call.id)
-    _put(folding, call, OpenCall(edited, stage))
+    _put(folding, call, edited, stage)
 
 
 def withdrawn(folding: Folding, event: ApprovalWithdrawn) -> None:
     """The call is as it was before the question."""
     match _let_go(folding, event.approval_id, Decided(event.reason)):
-        case call, Gated(attempts=attempts):
-            stage = InDoubt(attempts) if attempts else Requested()
-            _put(folding, call, OpenCall(call, stage))
+        case call, Gated(attempts=attempts, asked=()):
+            _put(folding, call, call, InDoubt(attempts) if attempts else Requested())
+        case call, Gated(attempts=attempts):  # its sub-agent's session goes on, or is stopped
+            _put(folding, call, call, Approved(attempts))
         case None:
             pass
 
 
 def _gated(stage: Stage, event: ApprovalRequested) -> Gated:
-    attempts = stage.attempt if isinstance(stage, InDoubt) else 0
+    attempts = stage.attempt if isinstance(stage, (InDoubt, Running)) else 0
     return Gated(
-        event.approval_id, attempts, event.at, event.expires_at, event.on_expiry, event.path
+        event.approval_id,
+        attempts,
+        event.at,
+        event.expires_at,
+        event.on_expiry,
+        event.path,
+        event.within,
+        tuple([replace(each, arguments=frozen(each.arguments)) for each in event.asked]),
     )
 
 
@@ -75,8 +74,10 @@ def _let_go(folding: Folding, approval_id: str, decided: Decided) -> tuple[ToolC
     return next((each for each in gated if each[1].approval_id == approval_id), None)
 
 
-def _put(folding: Folding, call: ToolCall, there: OpenCall) -> None:
+def _put(folding: Folding, call: ToolCall, edited: ToolCall, stage: Stage) -> None:
     if (turn := folding.turn) is None:
         return
-    calls = [there if each.call is call else each for each in turn.calls]
+    calls = [
+        OpenCall(edited, stage, each.child) if each.call is call else each for each in turn.calls
+    ]
     folding.turn = replace(turn, calls=tuple(calls))

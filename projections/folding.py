@@ -9,7 +9,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from ..events.messages import AssistantMessage, Message, ToolCall, Usage
-from ..events.session import AgentConfigured
+from ..events.session import AgentConfigured, ParentCall
 from .growing import Growing
 from .open_turn import (
     OpenTurn,
@@ -43,6 +43,7 @@ class Folding:
         "edits",
         "ended",
         "keyed",
+        "parent",
         "queued",
         "redecided",
         "rekeyed",
@@ -81,6 +82,7 @@ class Folding:
         self.rerun: dict[str, KeyedInput] | None = None
         self.starts: Growing[int] = state.starts
         self.edits: Growing[Edit] = state.edits
+        self.parent: ParentCall | None = state.parent
         self.switches: Growing[Switch] = state.switches
         self.carried: Carried | None = state.carried
         self.said: list[Message] = []
@@ -109,6 +111,7 @@ class Folding:
             self.unfolded,
             self.starts,
             self.edits,
+            self.parent,
             self.switches,
             self.carried,
             self.runs if self.rerun is None else self.rerun,

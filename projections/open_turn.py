@@ -38,7 +38,7 @@ class InDoubt(Struct, frozen=True, gc=False, tag=True):
 
 class Gated(Struct, frozen=True, gc=False, tag=True):
     """The call waits for a decision. ``attempts`` is how often it ran before: 0, or it is in
-    doubt."""
+    doubt. ``asked`` are the decisions that the call's sub-agent waits for, where it is that."""
 
     approval_id: str
     attempts: int
@@ -46,6 +46,13 @@ class Gated(Struct, frozen=True, gc=False, tag=True):
     expires_at: datetime | None = None
     on_expiry: OnExpiry = "reject"
     path: tuple[str, ...] = ()
+    within: tuple[str, ...] = ()
+    asked: tuple[Approval, ...] = ()
+
+    @property
+    def awaited(self) -> tuple[str, ...]:
+        """The ids of the decisions that are waited for."""
+        return tuple([each.id for each in self.asked]) or (self.approval_id,)
 
     def is_over(self, at: datetime) -> bool:
         """Whether the call is to be rejected by that time, as no decision came."""
@@ -68,10 +75,16 @@ Stage: TypeAlias = Requested | Gated | Approved | Running | InDoubt | Settled
 
 
 class OpenCall(Struct, frozen=True, gc=False):
-    """A call of the model turn that is being answered."""
+    """A call of the model turn that is being answered. ``child`` is the session that does its
+    work, once that was begun."""
 
     call: ToolCall
     stage: Stage
+    child: str = ""
+
+    def at(self, stage: Stage) -> OpenCall:
+        """The same call at that stage."""
+        return OpenCall(self.call, stage, self.child)
 
 
 class TakenStep(Struct, frozen=True, gc=False):
@@ -231,8 +244,11 @@ class OpenTurn(Struct, frozen=True, gc=False):
         ends = [gated.expires_at for _, gated in self.gated if gated.on_expiry == "reject"]
         return min((each for each in ends if each is not None), default=None)
 
-    def approval(self, session_id: str, call: ToolCall, gated: Gated) -> Approval:
-        """The question that a gated call stands for."""
+    def approvals(self, session_id: str, call: ToolCall, gated: Gated) -> tuple[Approval, ...]:
+        """The questions that a gated call stands for: its own, or those of its sub-agent."""
+        return gated.asked or (self._approval(session_id, call, gated),)
+
+    def _approval(self, session_id: str, call: ToolCall, gated: Gated) -> Approval:
         return Approval(
             gated.approval_id,
             session_id,
@@ -245,6 +261,7 @@ class OpenTurn(Struct, frozen=True, gc=False):
             gated.expires_at,
             gated.on_expiry,
             gated.path,
+            gated.within,
         )
 
     @property

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from ..events.frozen import frozen
 from ..events.messages import (
+    NO_USAGE,
     AssistantMessage,
     ToolCall,
     ToolMessage,
@@ -118,7 +119,7 @@ def _edited(edit: Callable[[Folding, E_], bool]) -> Callable[[Folding, E_], None
 
 @_on(SessionStarted)
 def _started(folding: Folding, event: SessionStarted) -> None:
-    folding.agent, folding.tenant = event.agent, event.tenant
+    folding.agent, folding.tenant, folding.parent = event.agent, event.tenant, event.parent
     if event.forked_from is not None:
         editing.forked(folding)
 
@@ -204,7 +205,7 @@ def _applied(folding: Folding, event: InputApplied) -> None:
 def _turn_resumed(folding: Folding, event: TurnResumed) -> None:
     if (turn := folding.turn) is None:
         return
-    calls = tuple([OpenCall(each.call, _doubted(each.stage)) for each in turn.calls])
+    calls = tuple([each.at(_doubted(each.stage)) for each in turn.calls])
     folding.turn = replace(
         turn,
         owner=event.owner,
@@ -268,7 +269,13 @@ def _discarded(folding: Folding, event: ModelCallDiscarded) -> None:
 @_on(ToolCallStarted)
 def _call_started(folding: Folding, event: ToolCallStarted) -> None:
     if (turn := folding.turn) is not None:
-        calls = _staged(turn.calls, event.call_id, Running(event.attempt))
+        running = Running(event.attempt)
+        calls = tuple(
+            [
+                OpenCall(each.call, running, event.child) if each.call.id == event.call_id else each
+                for each in turn.calls
+            ]
+        )
         folding.turn = replace(turn, calls=calls).at_work(event.at)
 
 
@@ -292,6 +299,9 @@ def _call_settled(folding: Folding, event: ToolResultRecorded) -> None:
     if (turn := folding.turn) is None:
         return
     calls, call_id, name = turn.calls, event.call_id, ""
+    if (used := event.usage) != NO_USAGE:
+        folding.usage = folding.usage + used
+        turn = replace(turn, usage=turn.usage + used)
     if turn.taken:
         turn = turn.without_taken(call_id)
     for each in calls:
@@ -357,9 +367,7 @@ def _output_refused(folding: Folding, event: OutputRefused) -> None:
 
 
 def _staged(calls: tuple[OpenCall, ...], call_id: str, stage: Stage) -> tuple[OpenCall, ...]:
-    return tuple(
-        [OpenCall(each.call, stage) if each.call.id == call_id else each for each in calls]
-    )
+    return tuple([each.at(stage) if each.call.id == call_id else each for each in calls])
 
 
 _REQUESTED = Requested()

@@ -60,7 +60,8 @@ def dump_snapshot(folded: Folded) -> bytes | None:
     """The fold as bytes; None where it has no snapshot."""
     state = folded.state
     transcript, edits = [*state.transcript], [*state.edits]
-    if state.unfolded or not all(map(_is_json, _open_values(state))):
+    waits = state.turn is not None and any(gated.asked for _, gated in state.turn.gated)
+    if state.unfolded or waits or not all(map(_is_json, _open_values(state))):
         return None
     bare = replace(
         state, transcript=Transcript(), starts=Growing(), edits=Growing(), switches=Growing()
@@ -102,7 +103,7 @@ def load_snapshot(snapshot: bytes) -> Folded | None:
     if state.carried is not None:
         state = replace(state, carried=replace(state.carried, value=frozen(state.carried.value)))
     if (turn := state.turn) is not None and (turn.calls or turn.taken):
-        calls = [OpenCall(_frozen_call(each.call), each.stage) for each in turn.calls]
+        calls = [OpenCall(_frozen_call(each.call), each.stage, each.child) for each in turn.calls]
         taken = [replace(each, value=frozen(each.value)) for each in turn.taken]
         state = replace(state, turn=replace(turn, calls=tuple(calls), taken=tuple(taken)))
     return Folded(kept.version, kept.prev, state, kept.usage)

@@ -15,7 +15,7 @@ from ..events.messages import (
     Message,
     Usage,
 )
-from ..events.session import AgentConfigured, FinishReason, Status
+from ..events.session import AgentConfigured, FinishReason, ParentCall, Status
 from .growing import Growing
 from .open_turn import OpenTurn, QueuedInput
 from .phases import Phase
@@ -81,7 +81,8 @@ class Edit(Struct, frozen=True, gc=False):
 
 
 class SessionState(Struct, frozen=True, gc=False):
-    """The fold of a session's stream. ``transcript`` includes the open turn's messages;
+    """The fold of a session's stream. ``parent`` is the call that it serves, where it is a
+    sub-agent's; ``transcript`` includes the open turn's messages;
     ``ended`` is the last turn that joined the conversation; ``starts`` are the places in the
     transcript at which turns begin; ``edits`` are the changes of it that were no growth;
     ``carried`` is what a context policy carries over; ``runs`` are the runs that ended, by their
@@ -104,6 +105,7 @@ class SessionState(Struct, frozen=True, gc=False):
     unfolded: str = ""
     starts: Growing[int] = Growing()
     edits: Growing[Edit] = Growing()
+    parent: ParentCall | None = None
     switches: Growing[Switch] = Growing()
     carried: Carried | None = None
     runs: Mapping[str, KeyedInput] = {}
@@ -160,11 +162,16 @@ class SessionState(Struct, frozen=True, gc=False):
                 return "running"
 
     def approvals(self, session_id: str) -> tuple[Approval, ...]:
-        """The decisions that the session waits for, in call order."""
+        """The decisions that the session waits for, in call order, its sub-agents' included."""
         turn = self.turn
         if turn is None or not turn.calls:
             return ()
-        return tuple([turn.approval(session_id, *each) for each in turn.gated])
+        return tuple([one for each in turn.gated for one in turn.approvals(session_id, *each)])
+
+    def own_approvals(self, session_id: str) -> tuple[Approval, ...]:
+        """Those that are taken in this session itself: its row lists them, and no other does."""
+        waiting = self.approvals(session_id)
+        return tuple([each for each in waiting if each.session_id == session_id])
 
     @property
     def joining(self) -> tuple[QueuedInput, ...]:

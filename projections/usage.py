@@ -7,26 +7,29 @@ from collections.abc import Iterable, Mapping
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..events.messages import Usage
+from ..events.messages import NO_USAGE, Usage
 from ..events.session import (
     AnyEvent,
     ForkOrigin,
     ModelCallDiscarded,
     ModelTurnRecorded,
     SessionStarted,
+    ToolResultRecorded,
 )
 
 
 class SessionUsage(Struct, frozen=True):
     """Tokens of recorded model turns, in all and by model; and, apart, those of answers that
     were thrown away, where the provider told. ``inherited`` are those of the recorded ones that
-    a fork has from its source."""
+    a fork has from its source; ``children`` those that sub-agents used, in sessions of their
+    own, whose calls and models are not counted here."""
 
     recorded: Usage = Usage()
     discarded: Usage = Usage()
     model_calls: int = 0
     by_model: Mapping[str, Usage] = {}
     inherited: Usage = Usage()
+    children: Usage = Usage()
 
 
 _NONE = SessionUsage()
@@ -45,6 +48,9 @@ def evolve_usage(usage: SessionUsage, event: AnyEvent) -> SessionUsage:
             )
         case ModelCallDiscarded(usage=Usage() as wasted):
             return replace(usage, discarded=usage.discarded + wasted)
+        case ToolResultRecorded(usage=used) if used != NO_USAGE:
+            recorded, children = usage.recorded + used, usage.children + used
+            return replace(usage, recorded=recorded, children=children)
         case SessionStarted(forked_from=ForkOrigin()):
             return replace(usage, inherited=usage.recorded)
         case _:

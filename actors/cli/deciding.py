@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
@@ -83,15 +83,18 @@ def _decide(store: str, decision: Resolve) -> None:
     screen().print(Text(f"{decision.decision}: {printable(decision.approval_id)}"))
 
 
-def _table(waiting: Iterable[Approval]) -> Table:
+def _table(waiting: Sequence[Approval]) -> Table:
     table = Table("id", "tool", "arguments", "why", "since", "until", box=None, pad_edge=False)
+    if nested := any(each.within for each in waiting):
+        table.add_column("for")
     for column in table.columns:
         column.overflow = "fold"
     for each in waiting:
         arguments = shortened(readable(each.arguments))
         until = "" if each.expires_at is None else utc(each.expires_at)
         cells = (printable(each.id), printable(each.tool), arguments, each.reason)
-        table.add_row(*map(Text, cells), utc(each.requested_at), until)
+        place = (Text(printable(" > ".join(each.within))),) if nested else ()
+        table.add_row(*map(Text, cells), utc(each.requested_at), until, *place)
     return table
 
 
@@ -106,4 +109,6 @@ def _fields(each: Approval) -> dict[str, Any]:
         "reason": each.reason,
         "requested_at": each.requested_at.isoformat(),
         "expires_at": None if each.expires_at is None else each.expires_at.isoformat(),
+        "path": each.path,
+        "within": each.within,
     }

@@ -13,6 +13,7 @@ import typer
 from rich.progress import BarColumn, Progress, TextColumn
 
 from ...stores import EventStore
+from ..descent import descendants
 from ..erasure import erase_content
 from ..retention import Pruned, prune
 from .app import AsJson, SessionId, StoreUrl, app, encodable, encodable_ids
@@ -48,13 +49,14 @@ def delete(
     store: StoreUrl = DEFAULT_STORE,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
 ) -> None:
-    """Delete sessions, for good. Their ids are not used again; their forks stay."""
+    """Delete sessions, for good, and those of their sub-agents. Their ids are not used again;
+    their forks stay."""
     with store_to_read(store) as opened:
         for each in ids:
             existing_session(opened, each)
         if not yes:
             _ask(f"delete {len(ids)} sessions for good?")
-        for each in ids:
+        for each in [one for root in ids for one in (*descendants(opened, root), root)]:
             count = opened.delete(each)
             write_line(f"deleted {printable(each)}: {count} events")
 

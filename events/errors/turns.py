@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from .root import TurnstreamError
+
+if TYPE_CHECKING:
+    from ..messages import Usage
 
 
 class TurnError(TurnstreamError):
-    """The turn could not go on."""
+    """The turn could not go on. ``reason`` is why, as it was recorded, and ``spent`` what it had
+    used by then, where that is known."""
 
     code = "turn"
+    reason: str = ""
+    spent: Usage | None = None
 
 
 class ModelFailed(TurnError):

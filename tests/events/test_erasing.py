@@ -12,6 +12,8 @@ from msgspec.structs import asdict, replace
 from turnstream.events import (
     CODEC,
     ERASED,
+    Approval,
+    ApprovalRequested,
     AssistantMessage,
     ContentErased,
     EncodedEvent,
@@ -44,6 +46,7 @@ EVENTS: dict[str, Any] = {
 }
 WITH_CONTENT = {
     "agent_configured",
+    "approval_requested.nested",
     "approval_resolved",
     "context_carried",
     "fork_patched",
@@ -60,13 +63,14 @@ WITH_CONTENT = {
     "step_recorded",
     "step_recorded.placed",
     "tool_result_recorded",
+    "tool_result_recorded.child",
     "tool_result_recorded.tagged",
     "turn_failed",
     "turn_finished",
 }
 CONTENT = {
     *("content", "text", "tool_calls", "parts", "value", "note", "arguments", "instructions"),
-    *("error", "output", "messages", "state", "result"),
+    *("asked", "error", "output", "messages", "state", "result"),
 }
 
 
@@ -101,6 +105,13 @@ SECRET = "a secret"
             parts=({"x": SECRET},),
         ),
         ToolResultRecorded(at=AT, turn_id="t", call_id="c", content={"k": SECRET}),
+        ApprovalRequested(
+            at=AT,
+            approval_id="s/1",
+            turn_id="t",
+            call_id="c",
+            asked=(Approval("s/2", "s", "t", "c", "remove", {"path": SECRET}, AT),),
+        ),
         StateChanged(at=AT, value=[SECRET]),
         TurnFailed(at=AT, turn_id="t", code="c", error=SECRET),
         ForkPatched(

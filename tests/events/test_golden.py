@@ -22,6 +22,7 @@ from turnstream.events import (
     AgentConfigured,
     AgentDriftDetected,
     AgentHandedOff,
+    Approval,
     ApprovalRequested,
     ApprovalResolved,
     ApprovalWithdrawn,
@@ -40,6 +41,7 @@ from turnstream.events import (
     ModelTurnRecorded,
     OutputRefused,
     Owner,
+    ParentCall,
     SessionCleared,
     SessionEvent,
     SessionRewound,
@@ -74,6 +76,14 @@ EVENTS: dict[str, SessionEvent] = {
     ),
     "session_started.nonce": SessionStarted(
         at=AT, prev=PREV, agent="planner", forked_from=ForkOrigin("user-42", 17), nonce="5f1e"
+    ),
+    "session_started.child": SessionStarted(
+        at=AT,
+        prev=PREV,
+        agent="helper",
+        parent=ParentCall(
+            "sub-1f", "t2", "c8", ("c7", "c8"), ("user-42", "sub-1f"), Budget(0, 500, seconds=8.5)
+        ),
     ),
     "input_queued": InputQueued(
         at=AT, prev=PREV, input_id="i1", content="Plan my trip ✈", policy="steer", key="k1"
@@ -167,6 +177,9 @@ EVENTS: dict[str, SessionEvent] = {
         at=AT, prev=PREV, turn_id="t1", step=1, reason="stream-ended", usage=Usage(100)
     ),
     "tool_call_started": ToolCallStarted(at=AT, prev=PREV, turn_id="t1", call_id="c1", attempt=2),
+    "tool_call_started.child": ToolCallStarted(
+        at=AT, prev=PREV, turn_id="t1", call_id="c1", child="sub-1f"
+    ),
     "tool_result_recorded": ToolResultRecorded(
         at=AT,
         prev=PREV,
@@ -174,6 +187,9 @@ EVENTS: dict[str, SessionEvent] = {
         call_id="c1",
         outcome="error",
         content={"rows": [1, 2.5, True, None, "é\u2028\x00"], "$bytes": "data of the user"},
+    ),
+    "tool_result_recorded.child": ToolResultRecorded(
+        at=AT, prev=PREV, turn_id="t1", call_id="c1", content="done", usage=Usage(100, 10)
     ),
     "tool_result_recorded.tagged": ToolResultRecorded(
         at=AT,
@@ -216,6 +232,29 @@ EVENTS: dict[str, SessionEvent] = {
         call_id="c1",
         expires_at=AT + timedelta(hours=1),
         on_expiry="keep",
+    ),
+    "approval_requested.nested": ApprovalRequested(
+        at=AT,
+        prev=PREV,
+        approval_id="a1",
+        turn_id="t1",
+        call_id="c8",
+        path=("c7",),
+        within=("user-42",),
+        asked=(
+            Approval(
+                "sub-1f/turn-1.1.1",
+                "sub-1f",
+                "turn-1",
+                "c9",
+                "remove",
+                {"path": "a"},
+                AT,
+                expires_at=AT + timedelta(hours=1),
+                path=("c7", "c8"),
+                within=("user-42", "sub-1e"),
+            ),
+        ),
     ),
     "approval_resolved": ApprovalResolved(
         at=AT,
