@@ -9,7 +9,6 @@ a tool either: they run elsewhere and come back as messages.
 from __future__ import annotations
 
 import logging
-from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
 from threading import get_ident
@@ -23,7 +22,6 @@ from ..events.errors import (
     SessionError,
     StoreError,
     TurnstreamError,
-    UnknownAgent,
     WrongExpectedVersion,
 )
 from ..events.session import AgentDriftDetected, ModelCallDiscarded, ToolCallStarted, TurnAborted
@@ -36,7 +34,7 @@ from .attempts import Attempt, Commit
 from .callers import Callers
 from .calls import Call, Calls
 from .cast import Cast
-from .commands import Command, Continue, Look, RecordStep, Resume, Stamp, Submit
+from .commands import Command, Continue, Look, OfACall, Resume, Stamp, Submit
 from .decider import decide
 from .draft import Decision
 from .inputs import steers
@@ -118,7 +116,7 @@ class SessionActor(PooledActor):
                 self._calls.drain(now=message.now)
 
     def _asked(self, asked: Asked) -> None:
-        if self._draining is not None and not isinstance(asked.command, RecordStep):
+        if self._draining is not None and not isinstance(asked.command, OfACall):
             asked.asker.fail(refusals.closing(self._id))
             return
         try:
@@ -321,8 +319,7 @@ class SessionActor(PooledActor):
         if commit.attempt.asker is not None:
             self._callers.answer(decision, commit.attempt.command, commit.attempt.asker)
         self._callers.tell(decision, commit.attempt.command, first)
-        with suppress(UnknownAgent):  # then nothing runs that there would be hooks around
-            self._teller.tell(self._ready, decision, first)
+        self._teller.tell(self._cast.ready(self._state, self._agent), decision, first)
         self._await_others()
         for event in decision.events:
             match event:

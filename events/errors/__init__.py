@@ -43,8 +43,10 @@
     │   ├── HookFailed            a hook around the model raised
     │   ├── TurnWithdrawn         the input was taken back before it was used
     │   ├── TurnTakenOver         a younger node runs the turn
+    │   ├── StateRefused          a call may change the state no more
     │   ├── StepRefused           a durable step can't be taken or recorded here
     │   ├── StepConflict          a step of this key was recorded with other arguments
+    │   ├── RunBusy               a journal's run of this id is under way
     │   └── ToolError             for tools to raise: its text is what the model reads
     ├── ActorError
     │   ├── MailboxFull           nothing was accepted; try again
@@ -118,6 +120,8 @@ from .turns import (
     ModelStreamEnded,
     ModelTimedOut,
     ModelUnavailable,
+    RunBusy,
+    StateRefused,
     StepConflict,
     StepRefused,
     ToolError,
@@ -154,6 +158,7 @@ __all__ = [
     "NotAStore",
     "NotSupported",
     "NothingUnfinished",
+    "RunBusy",
     "RunExists",
     "RunNotFound",
     "ScriptExhausted",
@@ -164,6 +169,7 @@ __all__ = [
     "SessionExists",
     "SessionNotFound",
     "SessionReadOnly",
+    "StateRefused",
     "StepConflict",
     "StepRefused",
     "StoreBusy",
