@@ -15,7 +15,7 @@ from .models import ModelRequest
 from .tool_context import ToolContext
 
 WhyRest: TypeAlias = Literal[
-    "finished", "failed", "aborted", "awaiting-approval", "handed-off", "interrupted"
+    "finished", "failed", "aborted", "awaiting-approval", "handed-over", "interrupted"
 ]
 
 
@@ -40,9 +40,9 @@ class Stretch(Struct, frozen=True):
 
 class Rest(Struct, frozen=True):
     """Why and when a stretch ended. ``usage`` is the turn's so far, ``finish_reason`` how it
-    finished, ``code`` that of the error it failed with. ``handed-off``: another agent
-    goes on with the turn, in a stretch of its own. ``interrupted``: nothing of it runs here any
-    more, because the system was closed, the store failed, or another node runs it."""
+    finished, ``code`` that of the error it failed with. ``handed-over``: another agent goes on, in
+    a stretch of its own. ``interrupted``: nothing of it runs here
+    any more, because the system was closed, the store failed, or another node runs it."""
 
     reason: WhyRest
     at: datetime

@@ -9,7 +9,6 @@ a tool either: they run elsewhere and come back as messages.
 from __future__ import annotations
 
 import logging
-from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
 from threading import get_ident
@@ -23,7 +22,6 @@ from ..events.errors import (
     SessionError,
     StoreError,
     TurnstreamError,
-    UnknownAgent,
     WrongExpectedVersion,
 )
 from ..events.session import TurnAborted
@@ -325,8 +323,7 @@ class SessionActor(PooledActor):
         self._adopted = decision.adopted and decision.state.turn is not None
         self._answer(decision, commit.attempt)
         self._callers.tell(decision, commit.attempt.command, first)
-        with suppress(UnknownAgent):  # then nothing runs that there would be hooks around
-            self._teller.tell(self._ready, decision, first)
+        self._teller.tell(self._cast.ready(self._state, self._agent), decision, first)
         self._await_others()
         self._runtime.children.stop(self._id, decision)
         self._calls.follow(decision.events, self._state, lambda: self._ready)

@@ -34,43 +34,31 @@ class Teller:
         self._version = 0
         self._stretch: Stretch | None = None
 
-    def tell(self, ready: ReadyAgent, decision: Decision, first: int) -> None:
-        """Tell what was just appended; ``first`` is the first event's version."""
-        hooking = ready.hooking
-        if hooking is None and self._stretch is None:
-            return
-        hooks = () if hooking is None else hooking.listening
+    def tell(self, ready: ReadyAgent | None, decision: Decision, first: int) -> None:
+        """Tell what was just appended; ``first`` is the first event's version, ``ready`` the agent
+        that goes on after it, if it is there. What comes before it took over is told to the hooks
+        of the agent before it."""
+        hooking = None if ready is None else ready.hooking
+        listening = () if hooking is None else hooking.listening
         if self._stretch is None:
-            self._hooks = hooks
-        begins = decision.adopted and not any(map(_is_switch, decision.events))
+            self._hooks = () if any(map(_hands_over, decision.events)) else listening
+            if hooking is None:
+                return
         for version, event in enumerate(decision.events, first):
             before, after = decision.states[version - first : version - first + 2]
-            if self._stretch is None and begins and after.phase in _AT_WORK:
+            if _hands_over(event):
+                self._hand_over(event, version, before)
+                self._hooks = listening
+            begins = self._stretch is None and _goes_on(after, decision)
+            if begins and ready is not None and hooking is not None:
                 resumed = not isinstance(event, TurnStarted)
                 self._begin(ready, after.turn, version, event.at, resumed=resumed)
-            self._listeners.tell(self._hooks, Happened(self._session_id, version, event))
-            self._end(event, before)
-            if _is_switch(event):
-                self._hand_over(ready, hooks, after.turn, version, event.at)
+            if not _hands_over(event):
+                self._listeners.tell(self._hooks, Happened(self._session_id, version, event))
+                self._end(event, before)
         self._turn, self._version = decision.state.turn, first + len(decision.events) - 1
         if self._stretch is not None and decision.state.phase is Phase.PAUSED:
             self._rest("awaiting-approval", decision.events[-1].at)
-
-    def _hand_over(
-        self,
-        ready: ReadyAgent,
-        hooks: tuple[Hooks, ...],
-        turn: OpenTurn | None,
-        version: int,
-        at: datetime,
-    ) -> None:
-        """End the stretch of the agent before, and begin one of the agent that goes on."""
-        resumed = self._stretch is None or self._stretch.resumed
-        if self._stretch is not None:
-            self._rest("handed-off", at)
-        self._hooks = hooks
-        if ready.hooking is not None:
-            self._begin(ready, turn, version, at, resumed=resumed)
 
     def interrupt(self) -> None:
         """Tell that nothing of the stretch under way, if there is one, runs here any more."""
@@ -115,6 +103,13 @@ class Teller:
         self._turn, self._stretch = turn, stretch
         return stretch
 
+    def _hand_over(self, event: SessionEvent, version: int, before: SessionState) -> None:
+        """Tell those of the agent that goes on no longer, as the last thing."""
+        self._listeners.tell(self._hooks, Happened(self._session_id, version, event))
+        if self._stretch is not None:
+            self._turn = before.turn
+            self._rest("handed-over", event.at)
+
     def _end(self, event: SessionEvent, before: SessionState) -> None:
         if self._stretch is None:
             return
@@ -136,5 +131,12 @@ class Teller:
         self._listeners.tell(self._hooks, Rested(stretch, rest))
 
 
-def _is_switch(event: SessionEvent) -> bool:
+def _hands_over(event: SessionEvent) -> bool:
     return isinstance(event, AgentHandedOff) and event.applied
+
+
+def _goes_on(state: SessionState, decision: Decision) -> bool:
+    """Whether the turn is at work there, with the agent that has it after the decision."""
+    if not decision.adopted or state.turn is None or state.phase not in _AT_WORK:
+        return False
+    return decision.state.turn is None or decision.state.turn.agent == state.turn.agent

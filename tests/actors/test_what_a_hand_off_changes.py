@@ -108,7 +108,7 @@ def test_hooks_are_those_of_the_agent_that_goes_on(hears: str) -> None:
         session.send("x").result(WAIT)
         session.send("y").result(WAIT)
     if "a" in hears:
-        assert told["a"].rests == [("a", "handed-off", False)]
+        assert told["a"].rests == [("a", "handed-over", False)]
         assert told["a"].events[-2:] == ["agent_configured", "agent_handed_off"]
     if "b" in hears:
         assert told["b"].rests == [("b", "finished", True), ("b", "finished", False)]
