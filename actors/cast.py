@@ -29,6 +29,7 @@ class Cast:
         self._turn_id = ""
         self._chosen: dict[str, ReadyAgent] = {}
         self._missed = False
+        self._last: tuple[Rules, Rules] | None = None
 
     def active(self, state: SessionState, asked: str) -> ReadyAgent:
         """The one that goes on with the session, which begins with the agent that was ``asked``
@@ -66,7 +67,9 @@ class Cast:
             return output
 
     def _choosing(self, rules: Rules) -> Rules:
-        return replace(rules, for_turn=self._choose, find=self._agents)
+        if self._last is None or self._last[0] is not rules:
+            self._last = rules, replace(rules, for_turn=self._choose, find=self._agents)
+        return self._last[1]
 
     def _choose(self, state: SessionState, turn_id: str, name: str) -> Rules:
         agent = self._agents(name)
