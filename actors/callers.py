@@ -47,7 +47,8 @@ from ..events.session import (
 )
 from ..projections import EndedTurn, KeyedInput, QueuedInput, SessionState, evolve
 from ..projections.phases import Phase
-from .commands import Command, Continue, Discard, Submit, Trim, Withdraw
+from .changing import Stated, stated
+from .commands import ChangeState, Command, Continue, Discard, Submit, Trim, Withdraw
 from .draft import Decision
 from .feed import Feed
 from .results import (
@@ -251,8 +252,11 @@ class Callers:
 _DONE = (InputWithdrawn, TurnAborted, SessionRewound, SessionCleared)
 
 
-def _done(decision: Decision, command: Command) -> bool | int:
-    """Whether what was asked for was done; of a trim, how many results it made shorter."""
+def _done(decision: Decision, command: Command) -> bool | int | Stated:
+    """Whether what was asked for was done; of a trim, how many results it made shorter; of a call,
+    also what the state is now."""
+    if isinstance(command, ChangeState):
+        return stated(decision, command)
     if isinstance(command, Trim):
         before, after = decision.states[0].transcript, decision.states[-1].transcript
         return sum(old is not new for old, new in zip(before, after, strict=False))

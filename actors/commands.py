@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, Literal, TypeAlias
 
-from msgspec import Struct
+from msgspec import UNSET, Struct
 
 from ..events.approvals import OnExpiry
 from ..events.messages import Content, Message, ModelTurn, Outcome, Policy, ToolCall, Usage
-from ..events.session import AgentConfigured, Budget, Owner
+from ..events.session import AgentConfigured, Budget, Owner, ToolCallStarted
 from ..projections import Carried, SessionState, TakenStep
 from .outputs import Fits, Unfit
 
@@ -106,6 +106,16 @@ class Clear(Struct, frozen=True, gc=False):
     by: str = ""
 
 
+class ChangeState(Struct, frozen=True, gc=False):
+    """Give the application's state another value, of plain data: for a call that runs, or for
+    who it was changed ``by``. With ``expected`` only where that is its value still."""
+
+    value: Any
+    by: str = ""
+    call: ToolCallStarted | None = None
+    expected: Any = UNSET
+
+
 class ModelAnswered(Struct, frozen=True, gc=False):
     """A model call ended with an answer. ``carried`` is what its context policy carries over, where
     that changed."""
@@ -163,11 +173,14 @@ Command: TypeAlias = (
     | Rewind
     | Trim
     | Clear
+    | ChangeState
     | ModelAnswered
     | ModelBroke
     | ToolReturned
     | RecordStep
 )
+OfACall: TypeAlias = RecordStep | ChangeState
+"""What a call that runs asks of its session."""
 LateCommand: TypeAlias = Callable[[], Command]
 """A command about an input whose id is known for sure when its sender was answered."""
 

@@ -32,8 +32,10 @@ from ..projections import (
 )
 from ..projections.phases import Phase
 from .approving import ask, expire, look_at_the_clock, refuse_while_paused, resolve
+from .changing import change_state
 from .commands import (
     Abort,
+    ChangeState,
     Clear,
     Command,
     Continue,
@@ -112,12 +114,12 @@ def _carry_out(draft: Draft, command: Command) -> None:
             discard(draft)
         case Rewind() | Trim() | Clear():
             edit(draft, command)
-        case ModelAnswered() | ModelBroke() | ToolReturned() | RecordStep():
+        case ModelAnswered() | ModelBroke() | ToolReturned() | RecordStep() | ChangeState():
             _come_back(draft, command)
 
 
 def _come_back(
-    draft: Draft, command: ModelAnswered | ModelBroke | ToolReturned | RecordStep
+    draft: Draft, command: ModelAnswered | ModelBroke | ToolReturned | RecordStep | ChangeState
 ) -> None:
     match command:
         case ModelAnswered():
@@ -128,9 +130,11 @@ def _come_back(
             _tool_returned(draft, command)
         case RecordStep():
             record_step(draft, command)
+        case ChangeState():
+            change_state(draft, command)
 
 
-_TAKING_BACK = (Withdraw, Abort, Discard, LookAtTheClock, Look, Rewind, Trim, Clear)
+_TAKING_BACK = (Withdraw, Abort, Discard, LookAtTheClock, Look, Rewind, Trim, Clear, ChangeState)
 
 
 def _only_takes_back(draft: Draft, command: Command) -> bool:

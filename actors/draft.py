@@ -16,6 +16,7 @@ from ..events.session import (
     ModelCallDiscarded,
     ModelTurnRecorded,
     SessionEvent,
+    SessionStarted,
     ToolResultRecorded,
     TurnResumed,
     TurnStarted,
@@ -135,6 +136,15 @@ def is_owned(state: SessionState, stamp: Stamp, *, adopted: bool) -> bool:
     if turn is None or turn.halt is not None:
         return False
     return adopted and turn.owner.node == stamp.owner.node
+
+
+def begin(draft: Draft) -> None:
+    """Begin a session."""
+    draft.record(
+        SessionStarted(
+            at=draft.stamp.at, agent=draft.rules.configured.name, tenant=draft.stamp.tenant
+        )
+    )
 
 
 def configure(draft: Draft) -> None:

@@ -18,6 +18,7 @@ from ..events.messages import (
 from ..events.values import plain
 from ..projections import SessionState
 from .commands import (
+    ChangeState,
     Clear,
     Command,
     Continue,
@@ -259,6 +260,15 @@ class Session(SessionReading):
         """Begin the conversation afresh. An unfinished turn is dropped; the stream keeps all. The
         answer says whether there was anything."""
         return self._told(Clear(as_text(by, "by")))
+
+    def set_state(self, value: Any, *, by: str = "") -> Reply[bool]:
+        """Give the application's own state another value, any plain data; also before the first
+        input. No turn is begun or disturbed by it: calls that run keep what they read. ``True``
+        once it is durable.
+
+        Raises ``Unstorable``, with the path to the piece, where the value is no plain data.
+        """
+        return self._told(ChangeState(plain(value, "state"), as_text(by, "by")))
 
     def __repr__(self) -> str:
         return f"Session({self.id!r})"

@@ -12,14 +12,13 @@ from ..events.session import (
     InputApplied,
     InputQueued,
     InputWithdrawn,
-    SessionStarted,
 )
 from ..events.values import PARTS, plain
 from ..projections import INITIAL, SessionState
 from ..projections.phases import Phase
 from ..projections.transcript import Transcript
 from .commands import Continue, Stamp, Submit
-from .draft import Draft, is_owned, resume
+from .draft import Draft, begin, is_owned, resume
 
 
 def content_of(given: object) -> Content:
@@ -54,11 +53,7 @@ def _part(given: object, name: str) -> Part:
 def submit(draft: Draft, command: Submit) -> None:
     """Accept an input, unless it was accepted before, and finish what is unfinished."""
     if draft.state == INITIAL:
-        draft.record(
-            SessionStarted(
-                at=draft.stamp.at, agent=draft.rules.configured.name, tenant=draft.stamp.tenant
-            )
-        )
+        begin(draft)
     if is_new(draft.state, command, draft.stamp):
         draft.record(
             InputQueued(

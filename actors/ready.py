@@ -14,6 +14,7 @@ from ..events.messages import ToolCall
 from ..events.session import AgentConfigured, Budget, Teammate
 from ..projections import Carried, SessionState
 from .agent import Agent
+from .call_state import CallState
 from .choosing import AgentContext
 from .commands import Gate, OnCrash, OnDrift, Rules
 from .context import Shrinking
@@ -119,7 +120,9 @@ class ReadyAgent:
         if turn is None or tool.options.needs_approval is False:
             return None
         key = idempotency_key(session_id, turn.turn_id, call.id)
-        context = ToolContext(session_id, turn.turn_id, call.id, key, 1, state.application)
+        context = ToolContext(
+            session_id, turn.turn_id, call.id, key, 1, CallState(state.application)
+        )
         return tool.gate if tool.needs_approval(call, context) else None
 
 

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from threading import Event, Thread
+from typing import Any
 
 from pykka import ActorDeadError
 
@@ -14,7 +15,7 @@ from ..events.errors import ActorError
 from ..events.session import Owner
 from ..stores import EventStore
 from .agent import Agent
-from .commands import Continue, RecordStep, Submit
+from .commands import Continue, OfACall, Submit
 from .directory import Directory
 from .dispatcher import Dispatcher
 from .effects import Effects
@@ -133,9 +134,7 @@ class Runtime:
         except ActorDeadError:
             log.debug("a completion came after its actor had stopped")
 
-    def ask(
-        self, session_id: str, inbox: Mailbox, command: RecordStep, asker: Promise[bool]
-    ) -> None:
+    def ask(self, session_id: str, inbox: Mailbox, command: OfACall, asker: Promise[Any]) -> None:
         """Ask an actor, also while the system closes, on behalf of a call that it runs."""
         asked = Asked(command, asker, "")
         if not inbox.offer(Envelope(asked, user=True)):

@@ -34,7 +34,7 @@ from .attempts import Attempt, Commit
 from .callers import Callers
 from .calls import Call, Calls
 from .cast import Cast
-from .commands import Command, Continue, Look, RecordStep, Resume, Stamp, Submit
+from .commands import Command, Continue, Look, OfACall, Resume, Stamp, Submit
 from .decider import decide
 from .draft import Decision
 from .inputs import steers
@@ -116,7 +116,7 @@ class SessionActor(PooledActor):
                 self._calls.drain(now=message.now)
 
     def _asked(self, asked: Asked) -> None:
-        if self._draining is not None and not isinstance(asked.command, RecordStep):
+        if self._draining is not None and not isinstance(asked.command, OfACall):
             asked.asker.fail(refusals.closing(self._id))
             return
         try:

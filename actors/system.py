@@ -131,7 +131,10 @@ class ActorSystem:
         tenant: str | None = None,
         limit: int | None = None,
     ) -> Sequence[SessionRow]:
-        """The sessions that match every filter given, the last updated first."""
+        """The sessions that match every filter given, the last updated first. ``ValueError`` for a
+        status that there is not: it would match none, as if nothing were there."""
+        if status is not None and status not in get_args(Status):
+            raise ValueError(f"a status is one of {get_args(Status)}, not {status!r}")
         return self._store.sessions(status=status, agent=agent, tenant=tenant, limit=limit)
 
     def approvals(

@@ -11,6 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ..events.errors import StepRefused
+from .call_state import CallState
 from .steps import Steps
 from .waiting import refuse_to_block
 
@@ -27,7 +28,7 @@ class ToolContext(msgspec.Struct, frozen=True):
     call_id: str
     idempotency_key: str
     attempt: int
-    state: Any
+    _state: CallState
     _is_cancelled: Callable[[], bool] = lambda: False
     _steps: Steps | None = None
     _is_async: bool = False
@@ -36,6 +37,29 @@ class ToolContext(msgspec.Struct, frozen=True):
     def cancelled(self) -> bool:
         """Whether the turn no longer wants the result: a long loop may look and stop."""
         return self._is_cancelled()
+
+    @property
+    def state(self) -> Any:
+        """The application's own state: as it was when the call began, and since the call changed
+        it, as it was then. It can't be changed in place."""
+        return self._state.value
+
+    def set_state(self, value: Any) -> Any:
+        """Give the application's own state another value: any plain data, or a function that makes
+        it from the value there is. A function is called again where another call was faster, so
+        none of their changes is lost.
+
+        In a sync tool it blocks until the change is durable, and returns the value as it was
+        stored. In an async tool it is to be awaited. A change stays, whatever becomes of the call:
+        a call that is run again after a crash reads it.
+
+        Raises ``Unstorable``, with the path to the piece, where the value is no plain data,
+        ``StateRefused`` where the call has ended or is no longer wanted, ``TurnTakenOver`` where
+        another node has the turn, and the store's errors.
+        """
+        if self._is_async:
+            return self._state.change_async(value)
+        return self._state.change(value)
 
     def step(
         self,

@@ -224,9 +224,13 @@ class StepRecorded(Event, frozen=True, tag="step_recorded"):
 
 
 class StateChanged(Event, frozen=True, tag="state_changed"):
-    """The application's own state has this value now."""
+    """The application's own state has this value now. Who changed it: the call of a tool, or
+    ``by``, who asked the session."""
 
     value: Any = None
+    by: str = ""
+    turn_id: str = ""
+    call_id: str = ""
 
 
 class AgentHandedOff(Event, frozen=True, tag="agent_handed_off"):

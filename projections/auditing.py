@@ -24,6 +24,7 @@ from ..events.session import (
     InputWithdrawn,
     ModelTurnRecorded,
     SessionEvent,
+    StateChanged,
     StepRecorded,
     ToolCallStarted,
     ToolResultRecorded,
@@ -31,6 +32,7 @@ from ..events.session import (
     UnknownEvent,
 )
 from .open_turn import (
+    OpenTurn,
     Running,
     Settled,
 )
@@ -146,6 +148,8 @@ def _undecidable(before: SessionState, event: SessionEvent) -> str:
 
 def _unpaired(before: SessionState, event: SessionEvent) -> str:
     turn, named = before.turn, getattr(event, "turn_id", None)
+    if isinstance(event, StateChanged) and not event.call_id:
+        named = None  # it is from outside, and about no turn
     if turn is not None and named is not None and named != turn.turn_id:
         return f"it is about turn {named!r} while {turn.turn_id!r} is open"
     match event:
@@ -162,14 +166,23 @@ def _unpaired(before: SessionState, event: SessionEvent) -> str:
                 return f"call {call_id!r} is not open"
             if isinstance(found[0], Settled):
                 return f"call {call_id!r} has its result already"
-        case StepRecorded(call_id=call_id) if turn is not None:
-            running = [each.call.id for each in turn.calls if isinstance(each.stage, Running)]
-            if call_id not in running and (call_id or turn.calls):
-                return f"a step of call {call_id!r} is recorded, which does not run"
+        case StepRecorded() | StateChanged():
+            return _not_running(turn, event)
         case AgentHandedOff():
             return _misled(before, event)
         case _:
             pass
+    return ""
+
+
+def _not_running(turn: OpenTurn | None, event: StepRecorded | StateChanged) -> str:
+    calls, call_id = turn.calls if turn is not None else (), event.call_id
+    if call_id in [each.call.id for each in calls if isinstance(each.stage, Running)]:
+        return ""
+    if isinstance(event, StateChanged):
+        return f"the state is changed by call {call_id!r}, which does not run" if call_id else ""
+    if turn is not None and (call_id or turn.calls):
+        return f"a step of call {call_id!r} is recorded, which does not run"
     return ""
 
 

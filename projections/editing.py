@@ -74,7 +74,7 @@ def patched(folding: Folding, event: ForkPatched) -> bool:
     if "messages" in event.changed and not _say_instead(folding, event.messages):
         return False
     if "state" in event.changed:
-        folding.application = event.state
+        folding.application = frozen(event.state)
     return "tool_result" not in event.changed or _give_result(folding, event)
 
 

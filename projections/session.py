@@ -139,7 +139,7 @@ def _configured(folding: Folding, event: AgentConfigured) -> None:
 
 @_on(StateChanged)
 def _state_changed(folding: Folding, event: StateChanged) -> None:
-    folding.application = event.value
+    folding.application = frozen(event.value)
 
 
 @_on(InputQueued)

@@ -97,6 +97,7 @@ def load_snapshot(snapshot: bytes) -> Folded | None:
         starts=Growing(kept.starts),
         edits=Growing([_frozen_edit(each) for each in kept.edits]),
         switches=Growing(kept.switches),
+        application=frozen(kept.state.application),
     )
     if state.carried is not None:
         state = replace(state, carried=replace(state.carried, value=frozen(state.carried.value)))

@@ -62,8 +62,8 @@ CLOCKS_AND_DICE = {"now", "today", "utcnow", "uuid1", "uuid4"}
 PACKAGE = sorted(path for layer in LAYERS for path in (ROOT / layer).rglob("*.py"))
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
 PURE_PARTS = {
-    *("approving", "commands", "concluding", "decider", "draft", "drift", "editing", "inputs"),
-    *("outputs", "patching", "stepping", "stopping"),
+    *("approving", "changing", "commands", "concluding", "decider", "draft", "drift", "editing"),
+    *("inputs", "outputs", "patching", "stepping", "stopping"),
 }
 PURE = [
     path

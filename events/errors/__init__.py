@@ -43,6 +43,7 @@
     │   ├── HookFailed            a hook around the model raised
     │   ├── TurnWithdrawn         the input was taken back before it was used
     │   ├── TurnTakenOver         a younger node runs the turn
+    │   ├── StateRefused          a call may change the state no more
     │   ├── StepRefused           a durable step can't be taken or recorded here
     │   ├── StepConflict          a step of this key was recorded with other arguments
     │   └── ToolError             for tools to raise: its text is what the model reads
@@ -118,6 +119,7 @@ from .turns import (
     ModelStreamEnded,
     ModelTimedOut,
     ModelUnavailable,
+    StateRefused,
     StepConflict,
     StepRefused,
     ToolError,
@@ -164,6 +166,7 @@ __all__ = [
     "SessionExists",
     "SessionNotFound",
     "SessionReadOnly",
+    "StateRefused",
     "StepConflict",
     "StepRefused",
     "StoreBusy",

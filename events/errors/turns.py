@@ -98,6 +98,12 @@ class TurnTakenOver(TurnError):
     code = "turn-taken-over"
 
 
+class StateRefused(TurnError):
+    """The state can't be changed by this call: it has ended, or is no longer wanted."""
+
+    code = "state-refused"
+
+
 class StepRefused(TurnError):
     """The step can't be taken or recorded here: its call or run has ended or is no longer wanted,
     or it is taken where it would not be found again."""

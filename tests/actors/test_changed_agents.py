@@ -35,10 +35,12 @@ def test_a_finished_session_can_be_read_and_continued_without_the_tools_it_used(
     shared: EventStore,
 ) -> None:
     with system(shared, [[call("old_tool")], "done"], old_tool) as before:
-        then = list(before.session("s").send("go").result(WAIT).messages)
+        then = list(before.session("s").send("go", run_id="r").result(WAIT).messages)
 
     with system(shared, ["and on"]) as after:
         assert list(after.session("s").messages) == then
+        again = after.session("s").send("go", run_id="r").result(WAIT)
+        assert (again.text, list(again.messages)) == ("done", then)
         assert after.session("s").resume() is None
         assert after.session("s").send("more").result(WAIT).text == "and on"
 

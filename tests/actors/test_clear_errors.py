@@ -81,6 +81,21 @@ def test_an_id_that_can_name_no_session_is_refused_before_anything_happens(id: A
         assert not system.sessions()
 
 
+def test_a_filter_that_can_match_nothing_is_refused() -> None:
+    with ActorSystem(agent("hi")) as system:
+        system.session("s").send("hello").result(WAIT)
+        for status in ("awaiting_approval", "IDLE", "", "' OR 1=1 --", 5):
+            with pytest.raises(ValueError, match="awaiting-approval"):
+                system.sessions(status)  # type: ignore[arg-type]
+        with pytest.raises(TypeError):
+            system.sessions(user="a")  # type: ignore[call-arg]
+        for limit in ("1; DROP TABLE sessions", "1"):
+            with pytest.raises(TypeError):
+                system.sessions(limit=limit)  # type: ignore[arg-type]
+        assert [row.session_id for row in system.sessions("idle", tenant="")] == ["s"]
+        assert not system.sessions(tenant="%") and not system.sessions(agent="agent' --")
+
+
 @on_durable_stores
 def test_a_session_of_an_agent_that_is_gone_is_named_and_can_be_continued_with_it(
     store: str,

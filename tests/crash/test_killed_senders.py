@@ -1,4 +1,4 @@
-"""One input, sent under one key by many callers in several processes at once."""
+"""One input, sent under one key or run id by many callers in several processes at once."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from turnstream.actors import ActorSystem, Agent, tool
 from turnstream.actors.testing import call
 from turnstream.events import ModelTurn, ToolMessage
 
-address, directory = sys.argv[1], Path(sys.argv[2])
+address, directory, named = sys.argv[1], Path(sys.argv[2]), sys.argv[3]
 
 def note(what):
     with open(directory / what, "a") as log:
@@ -62,7 +62,7 @@ with ActorSystem(Agent("agent", model=model, tools=[work]), store=address) as sy
     input()
 
     def send(_):
-        return system.session("s").send("go", key="k").result(60)
+        return system.session("s").send("go", **{{named: "k"}}).result(60)
 
     with ThreadPoolExecutor({CALLERS}) as callers:
         results = list(callers.map(send, range({CALLERS})))
@@ -71,10 +71,10 @@ with ActorSystem(Agent("agent", model=model, tools=[work]), store=address) as sy
 """
 
 
-@pytest.fixture
-def children(tmp_path: Path, address: str) -> Iterator[list[Child]]:
+@pytest.fixture(params=["key", "run_id"])
+def children(tmp_path: Path, address: str, request: pytest.FixtureRequest) -> Iterator[list[Child]]:
     os.mkfifo(tmp_path / "gate")
-    command = [sys.executable, "-c", SENDING, address, str(tmp_path)]
+    command = [sys.executable, "-c", SENDING, address, str(tmp_path), request.param]
     pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "bufsize": 1}
     started = [subprocess.Popen(command, **pipes) for _ in range(PROCESSES)]
     try:

@@ -55,6 +55,7 @@ WITH_CONTENT = {
     "model_turn_recorded.tagged",
     "output_refused",
     "state_changed",
+    "state_changed.call",
     "step_recorded",
     "step_recorded.placed",
     "tool_result_recorded",

@@ -242,6 +242,9 @@ EVENTS: dict[str, SessionEvent] = {
         scope="inner#1",
     ),
     "state_changed": StateChanged(at=AT, prev=PREV, value={"cart": ["book"]}),
+    "state_changed.call": StateChanged(
+        at=AT, prev=PREV, value={"cart": []}, by="ada", turn_id="t1", call_id="c1"
+    ),
     "agent_handed_off": AgentHandedOff(
         at=AT, prev=PREV, turn_id="t1", source="planner", target="booker", applied=False
     ),

@@ -15,6 +15,7 @@ Calls: TypeAlias = list[tuple[str, str]]
 Work: TypeAlias = list[tuple[int, Calls]]
 
 POLICIES: st.SearchStrategy[Policy] = st.sampled_from(["wait", "queue", "steer"])
+STATES = st.none() | st.integers(0, 9) | st.lists(st.sampled_from("ab"), max_size=2)
 KEYS = st.sampled_from(["", "", "k", "l"])
 WHICH = st.integers(0, 5)
 TOOLS = st.sampled_from(
@@ -35,7 +36,7 @@ BURSTS = st.lists(
         st.sampled_from(
             [
                 *("wait", "queue", "steer", "go on", "go on", "go on"),
-                *("withdraw", "abort", "stop", "discard", "resume"),
+                *("withdraw", "abort", "stop", "discard", "resume", "change"),
             ]
         ),
         WHICH,

@@ -28,6 +28,7 @@ from turnstream.events import (
     Message,
     ModelCallDiscarded,
     ModelTurnRecorded,
+    StateChanged,
     ToolCallStarted,
     ToolResultRecorded,
     TurnAborted,
@@ -393,3 +394,5 @@ def _carried_out(recorded: Recorded, told: Answered) -> bool:
             return bool(own) or told.input_id in withdrawn(recorded)
         case "discard":
             return bool(withdrawn(recorded)) or any(not each.kept for each in stopped)
+        case "change":
+            return any(isinstance(each, StateChanged) for each in recorded)

@@ -81,6 +81,12 @@ def test_a_stream_that_obeys_the_rules_passes_up_to_every_event() -> None:
         assert audit(SOUND[:length]).breach is None
 
 
+def test_the_state_may_be_changed_from_outside_at_any_time_and_by_a_call_that_runs() -> None:
+    for place in range(1, len(SOUND) + 1):
+        assert audit(with_event(place, StateChanged(at=AT, value=place))).breach is None
+    assert audit(with_event(6, StateChanged(at=AT, turn_id=T, call_id="y"))).breach is None
+
+
 def without(place: int) -> list[AnyEvent]:
     return [*SOUND[:place], *SOUND[place + 1 :]]
 
@@ -115,6 +121,16 @@ BROKEN: dict[str, tuple[list[AnyEvent], str, int]] = {
     ),
     "a decision nobody asked for": (changed(7, approval_id="p"), "approval", 8),
     "a question asked again": (with_event(8, replace(SOUND[4], call_id="y")), "approval", 9),  # type: ignore[type-var]
+    "a change of the state by a call that does not run": (
+        with_event(5, StateChanged(at=AT, turn_id=T, call_id="x")),
+        "pairing",
+        6,
+    ),
+    "a change of the state by a call that has its result": (
+        with_event(7, StateChanged(at=AT, turn_id=T, call_id="y")),
+        "pairing",
+        8,
+    ),
     "content that came back": (
         [*SOUND, ContentErased(at=AT, versions=(2,))],
         "erasure",

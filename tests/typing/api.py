@@ -260,6 +260,7 @@ def travelling(session: Session) -> None:
     assert_type(session.rewind(to_step=1, by="mia").result(), bool)
     assert_type(session.trim_tool_results(keep_chars=100).result(), int)
     assert_type(session.clear().result(), bool)
+    assert_type(session.set_state({"n": 2}, by="mia").result(), bool)
 
 
 def importing() -> int:
