@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import pytest
 from msgspec.structs import replace
-from places import on_durable_stores
+from places import on_durable_stores, on_stores
 from plan import AtAppend, Finished, calls, says
 from story import Story
 from verdict import judge
@@ -84,6 +84,7 @@ def test_the_next_message_resumes_a_killed_session_too(begin: Begin) -> None:
 
 
 @pytest.mark.slow
+@on_stores("sqlite")
 def test_the_next_message_resumes_a_session_killed_at_any_append(begin: Begin) -> None:
     for point in points():
         resumed_by_the_next_message(begin(), point)
@@ -144,6 +145,7 @@ def test_a_process_killed_while_it_resumes_is_resumed_in_its_turn(
 
 
 @pytest.mark.slow
+@on_stores("sqlite")
 def test_a_process_killed_at_any_append_of_its_resuming_is_resumed_in_its_turn(
     begin: Begin, random: Random
 ) -> None:
