@@ -11,7 +11,7 @@ from ..events.session import ToolCallStarted
 from ..events.values import plain
 from .changing import Stated
 from .commands import ChangeState
-from .step_recorder import AskToRecord
+from .step_recorder import AskSession
 from .waiting import Promise
 
 
@@ -20,7 +20,7 @@ class ChangingCall(NamedTuple):
 
     session_id: str
     event: ToolCallStarted
-    ask: AskToRecord
+    ask: AskSession
 
 
 class CallState:

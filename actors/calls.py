@@ -27,7 +27,7 @@ from .logging_context import CallIds, within
 from .models import Ask, Delta, ModelRequest, is_usage
 from .ready import ReadyAgent
 from .results import emitted
-from .step_recorder import AskToRecord, CallRecorder
+from .step_recorder import AskSession, CallRecorder
 from .steps import Steps
 from .telling import Teller
 from .tool_context import ToolContext, idempotency_key
@@ -60,10 +60,10 @@ class Calls:
     """Starts calls, and knows which are still wanted."""
 
     def __init__(
-        self, session_id: str, effects: Effects, teller: Teller, post: Post, ask: AskToRecord
+        self, session_id: str, effects: Effects, teller: Teller, post: Post, ask: AskSession
     ) -> None:
         self._session_id, self._effects, self._teller = session_id, effects, teller
-        self._post, self._ask_to_record = post, ask
+        self._post, self._ask_session = post, ask
         self._model: Call | None = None
         self._failure: ModelStreamEnded | ModelUnavailable | None = None
         self._tools: set[Call] = set()
@@ -189,16 +189,14 @@ class Calls:
         requested = next(each.call for each in turn.calls if each.call.id == event.call_id)
         tool, call = ready.tools[requested.name], Call()
         self._tools.add(call)
-        recorder = CallRecorder(self._session_id, event, call.gate, self._ask_to_record)
+        recorder = CallRecorder(self._session_id, event, call.gate, self._ask_session)
         context = ToolContext(
             self._session_id,
             event.turn_id,
             event.call_id,
             idempotency_key(self._session_id, event.turn_id, event.call_id),
             event.attempt,
-            CallState(
-                state.application, ChangingCall(self._session_id, event, self._ask_to_record)
-            ),
+            CallState(state.application, ChangingCall(self._session_id, event, self._ask_session)),
             lambda: call.gate.cancelled,
             Steps(turn.taken_by(event.call_id), recorder, call_id=event.call_id),
             tool.is_async,

@@ -12,7 +12,7 @@ from .commands import OfACall, RecordStep
 from .gate import Gate
 from .waiting import Promise
 
-AskToRecord: TypeAlias = Callable[[OfACall, Promise[Any]], None]
+AskSession: TypeAlias = Callable[[OfACall, Promise[Any]], None]
 
 
 class CallRecorder:
@@ -20,7 +20,7 @@ class CallRecorder:
     still wanted."""
 
     def __init__(
-        self, session_id: str, event: ToolCallStarted, gate: Gate, ask: AskToRecord
+        self, session_id: str, event: ToolCallStarted, gate: Gate, ask: AskSession
     ) -> None:
         self._session_id, self._event, self._gate, self._ask = session_id, event, gate, ask
 

@@ -23,6 +23,7 @@ from turnstream.actors.recording import record_decision
 from turnstream.events import (
     CODEC,
     ModelTurn,
+    ToolCall,
     TurnAborted,
     TurnFailed,
     TurnFinished,
@@ -329,3 +330,9 @@ def concerned_by(recorded: Recorded) -> set[str]:
         queue.take(place, each)
     joining = queue.joining if isinstance(event, TurnFailed) else []
     return {*witnessed.inputs_of(recorded, getattr(event, "turn_id", "")), *joining}
+
+
+def answer(calls: list[tuple[str, str]]) -> Answer:
+    """An answer with these calls; with none, one that ends the turn."""
+    called = tuple(ToolCall(call_id, name) for name, call_id in calls)
+    return Answer(ModelTurn("" if called else "done", called, USED))

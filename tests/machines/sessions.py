@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from functools import partial
 from threading import Condition
 from typing import Any
 
@@ -22,6 +21,7 @@ from choices import (
     KEYS,
     POLICIES,
     SETTINGS,
+    STATES,
     WHICH,
     WORK,
     WRITING,
@@ -34,10 +34,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from lives import (
     SESSION,
-    USED,
     WAIT,
     Life,
     Settings,
+    answer,
     events_of,
     one_object,
     version_of,
@@ -47,7 +47,12 @@ from puppets import Answer, Break
 from witnessed import Asked, Ran, Returned, Seen, judge_witnesses
 
 from turnstream.actors import Turn, audit_session
-from turnstream.events import InputQueued, ModelTurn, Policy, ToolCall
+from turnstream.events import (
+    InputQueued,
+    Policy,
+    SessionStarted,
+    StateChanged,
+)
 from turnstream.projections import SessionState, fold
 from turnstream.stores import open_store
 
@@ -192,7 +197,7 @@ class SessionMachine(RuleBasedStateMachine):
         turns = self.life.system.resume_all()
         assert not (stands and turns)
         for turn in turns:
-            self.life.attend(partial(_same, turn))
+            self.life.attend(lambda turn=turn: turn)
 
     @rule(which=WHICH)
     def withdraw(self, which: int) -> None:
@@ -206,6 +211,21 @@ class SessionMachine(RuleBasedStateMachine):
         elif (caller := self.caller(which)) is not None:
             abort = caller.turn.abort
             self.answered(lambda: self.life.ask(abort(keep=how == "keep"), "abort", caller))
+
+    @rule(value=STATES)
+    def change_the_state(self, value: Any) -> None:
+        """It is one event, which begins and disturbs nothing, whatever the session does."""
+        self.life.settle()
+        before, stands_still = self.recorded, not self.ticks()
+        answer = self.life.ask(self.life.session.set_state(value), "change")
+        self.life.settle()
+        assert answer == [True] and self.state.application == value
+        added = self.recorded[len(before) :]
+        changes = [each for each in added if isinstance(each, StateChanged)]
+        assert len(changes) == 1
+        if stands_still:
+            begun = [] if before else [SessionStarted]
+            assert [type(each) for each in added] == [*begun, StateChanged]
 
     def answered(self, ask: Callable[[], list[Any]]) -> None:
         """Where the answer is no, nothing happened."""
@@ -375,13 +395,3 @@ class SessionMachine(RuleBasedStateMachine):
         for each in [*self.gone, *self.life.callers]:
             assert [item.type for item in each.items].count("turn.done") == 1
             assert each.items[-1].type == "turn.done"
-
-
-def _same(turn: Turn) -> Turn:
-    return turn
-
-
-def answer(calls: Calls) -> Answer:
-    """An answer with these calls; with none, one that ends the turn."""
-    called = tuple(ToolCall(call_id, name) for name, call_id in calls)
-    return Answer(ModelTurn("" if called else "done", called, USED))
