@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from .actors import Agent as Agent
     from .actors import Handoff as Handoff
     from .actors import Hooks as Hooks
+    from .actors import Journal as Journal
+    from .actors import JournalRun as JournalRun
     from .actors import Model as Model
     from .actors import ModelRequest as ModelRequest
     from .actors import Patch as Patch
@@ -64,6 +66,8 @@ _ROOMS = {
     "Handoff": "actors",
     "Hooks": "actors",
     "ImagePart": "events",
+    "Journal": "actors",
+    "JournalRun": "actors",
     "MailboxFull": "events",
     "Message": "events",
     "Model": "actors",
@@ -110,6 +114,8 @@ __all__ = [
     "Handoff",
     "Hooks",
     "ImagePart",
+    "Journal",
+    "JournalRun",
     "MailboxFull",
     "Message",
     "Model",

@@ -18,6 +18,8 @@ from .handles import Session
 from .handoff import Handoff
 from .hooks import Hooks, Refused, Rest, Stretch
 from .importing import import_transcript, transcript_events
+from .journal import Journal
+from .journal_run import JournalRun
 from .logging_context import CallFilter
 from .models import (
     Delta,
@@ -74,6 +76,8 @@ __all__ = [
     "ImportedSession",
     "InputJoined",
     "InputShown",
+    "Journal",
+    "JournalRun",
     "Lineage",
     "Model",
     "ModelRequest",

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 from ..events.errors import InvalidAgent, Unstorable
 from ..events.frozen import frozen
+from ..events.identifiers import JOURNAL
 from ..events.values import plain
 from .adapters import named_model
 from .backing_off import RetryWait, backoff
@@ -97,6 +98,8 @@ class Agent:
         object.__setattr__(self, "hooks", tuple(self.hooks))
         if not isinstance(self.name, str) or not self.name:
             raise InvalidAgent("an agent needs a name")
+        if self.name == JOURNAL:
+            raise InvalidAgent(f"{JOURNAL!r} is no name for an agent: the runs of journals have it")
         self._check_others()
         if not isinstance(self.instructions, str) and not callable(self.instructions):
             raise InvalidAgent(f"agent {self.name!r}: instructions must be a str")
@@ -192,8 +195,10 @@ class Agent:
         object.__setattr__(self, "aliases", aliases)
 
     def _checked_settings(self) -> Mapping[str, Any]:
-        if not isinstance(self.settings, Mapping):
-            raise InvalidAgent(f"agent {self.name!r}: settings must be a dict")
+        if not isinstance(self.settings, Mapping) or not all(
+            isinstance(each, str) for each in self.settings
+        ):
+            raise InvalidAgent(f"agent {self.name!r}: settings must be a dict with names as keys")
         try:
             return cast(Mapping[str, Any], frozen(plain(dict(self.settings), "settings")))
         except Unstorable as error:

@@ -39,6 +39,13 @@ class Cast:
             return agent
         return self._chosen.get(name, agent)
 
+    def ready(self, state: SessionState, asked: str) -> ReadyAgent | None:
+        """The same; None where it is missing."""
+        try:
+            return self.active(state, asked)
+        except UnknownAgent:
+            return None
+
     def rules(self, state: SessionState, asked: str) -> Rules:
         """The rules of the open turn, with those of turns that begin or go on, and of agents that
         go on with them, yet to be chosen. Where the agent is missing, nothing but that can be

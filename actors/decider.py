@@ -96,10 +96,8 @@ def decide(state: SessionState, command: Command, rules: Rules, stamp: Stamp) ->
 
 def _carry_out(draft: Draft, command: Command) -> None:
     match command:
-        case Submit(run_id=run_id) if run_id:
-            submit_run(draft, command)
         case Submit():
-            submit(draft, command)
+            (submit_run if command.run_id else submit)(draft, command)
         case Continue():
             go_on_from(draft, command)
         case Resume():

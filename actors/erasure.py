@@ -114,6 +114,13 @@ def _needed(events: Sequence[AnyEvent]) -> Mapping[int, str]:
     }
     if turn is not None:
         needed |= dict.fromkeys(_last(events, AgentConfigured), FINISH_FIRST)
+    if turn is not None:
+        needed |= {
+            version: FINISH_FIRST
+            for version, event in enumerate(events, 1)
+            if isinstance(event, StepRecorded) and not event.call_id
+            if event.turn_id == turn.turn_id
+        }
     if turn is not None and turn.calls:
         (asked,) = _last(events, ModelTurnRecorded)
         needed[asked] = FINISH_FIRST

@@ -27,7 +27,8 @@ Replayable: TypeAlias = Session | Sequence[RecordedEvent] | Sequence[Message]
 
 class Fixture(NamedTuple):
     """A recorded step: what was asked, what the agent could know when its turn began, and what
-    was answered; where turns begin in ``messages``, and what a context policy carried over."""
+    was answered; where turns begin in ``messages``, what a context policy carried over, and which
+    agent was active."""
 
     session_id: str
     turn_id: str
@@ -39,6 +40,7 @@ class Fixture(NamedTuple):
     recorded: TrajectoryStep
     turns: Sequence[int] = ()
     carried: Carried | None = None
+    agent: str = ""
 
     def request(self, ready: ReadyAgent) -> ModelRequest:
         """What this agent's model is asked there."""
@@ -95,6 +97,7 @@ def _from_course(run: Course, session_id: str) -> Iterator[Fixture]:
             _proposed(answered, steps[answered.place]),
             before.starts,
             before.carried_over,
+            turn.agent,
         )
 
 

@@ -14,7 +14,9 @@ from ..events.session import SessionEvent
 from .models import ModelRequest
 from .tool_context import ToolContext
 
-WhyRest: TypeAlias = Literal["finished", "failed", "aborted", "awaiting-approval", "interrupted"]
+WhyRest: TypeAlias = Literal[
+    "finished", "failed", "aborted", "awaiting-approval", "handed-over", "interrupted"
+]
 
 
 class Stretch(Struct, frozen=True):
@@ -37,7 +39,8 @@ class Stretch(Struct, frozen=True):
 
 class Rest(Struct, frozen=True):
     """Why and when a stretch ended. ``usage`` is the turn's so far, ``finish_reason`` how it
-    finished, ``code`` that of the error it failed with. ``interrupted``: nothing of it runs here
+    finished, ``code`` that of the error it failed with. ``handed-over``: another agent goes on, in
+    a stretch of its own. ``interrupted``: nothing of it runs here
     any more, because the system was closed, the store failed, or another node runs it."""
 
     reason: WhyRest

@@ -32,6 +32,7 @@ from .fixtures import Fixture, Replayable, fixtures_of
 from .gate import Gate
 from .handles import Session
 from .ready import ReadyAgent
+from .roster import team
 from .turns import Reply
 from .waiting import Promise
 
@@ -132,19 +133,39 @@ def replay(
 def _replayed(
     fixtures: Iterable[Fixture], agent: Agent, leniency: Leniency, *, all_steps: bool
 ) -> Iterator[ReplayedStep]:
-    template = ReadyAgent(agent, keep_failed=False)
-    chosen: dict[str, ReadyAgent] = {}
+    playing = _Playing(agent)
     with closing(_Asker()) as asker:
         for number, fixture in enumerate(fixtures):
-            ready = template
-            if template.is_dynamic:
-                if fixture.turn_id not in chosen:
-                    chosen = {fixture.turn_id: template.chosen(fixture.context(agent.name))}
-                ready = chosen[fixture.turn_id]
+            ready = playing.ready(fixture)
             step = _judged(number, fixture, ready, asker.ask(ready, fixture), leniency)
             yield step
             if step.verdict != "same" and not all_steps:
                 return
+
+
+class _Playing:
+    """Who plays the agents of a recording: the agent that is given, and those that it hands over
+    to, each what was said under its name; the given one what was said under another."""
+
+    def __init__(self, agent: Agent) -> None:
+        self._given, self._team = agent, team(agent)
+        self._ready: dict[str, ReadyAgent] = {}
+        self._turn_id = ""
+        self._chosen: dict[str, ReadyAgent] = {}
+
+    def ready(self, fixture: Fixture) -> ReadyAgent:
+        """The one that plays there, what it chooses chosen once a turn."""
+        agent = self._team.get(fixture.agent, self._given)
+        if agent.name not in self._ready:
+            self._ready[agent.name] = ReadyAgent(agent, keep_failed=False)
+        ready = self._ready[agent.name]
+        if not ready.is_dynamic:
+            return ready
+        if fixture.turn_id != self._turn_id:
+            self._turn_id, self._chosen = fixture.turn_id, {}
+        if agent.name not in self._chosen:
+            self._chosen[agent.name] = ready.chosen(fixture.context(agent.name))
+        return self._chosen[agent.name]
 
 
 class _Asker:

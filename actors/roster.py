@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from ..events.errors import InvalidAgent, UnknownAgent
+from ..events.identifiers import JOURNAL
 from .agent import Agent
 
 
@@ -49,6 +50,10 @@ class Roster:
 
     def agent(self, name: str) -> Agent:
         """The agent of that name or alias. Raises ``UnknownAgent``, which names those there are."""
+        if name == JOURNAL:
+            raise UnknownAgent(
+                "this is the stream of a journal's run and not a session: go on with it by Journal"
+            )
         if (found := self._named.get(name)) is None:
             raise UnknownAgent(
                 f"this system has no agent {name!r} (it has {', '.join(map(repr, self.names))}): "
@@ -84,6 +89,18 @@ class Roster:
                     f"agent {agent.name!r} hands off to {handoff.target!r}, and there is no agent "
                     f"of that name (there are {', '.join(map(repr, self.names))})"
                 )
+
+
+def team(agent: Agent) -> Mapping[str, Agent]:
+    """An agent and those that it brings along, each by its name and its aliases."""
+    found: dict[str, Agent] = {}
+    waiting = [agent]
+    while waiting:
+        each = waiting.pop()
+        if each not in found.values():
+            found |= dict.fromkeys((each.name, *each.aliases), each)
+            waiting += [other for other, _ in reached(each)]
+    return found
 
 
 def reached(agent: Agent) -> Iterator[tuple[Agent, str]]:

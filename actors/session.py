@@ -319,7 +319,7 @@ class SessionActor(PooledActor):
         if commit.attempt.asker is not None:
             self._callers.answer(decision, commit.attempt.command, commit.attempt.asker)
         self._callers.tell(decision, commit.attempt.command, first)
-        self._teller.tell(self._ready, decision, first)
+        self._teller.tell(self._cast.ready(self._state, self._agent), decision, first)
         self._await_others()
         for event in decision.events:
             match event:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from ..events.errors import StepRefused, TurnTakenOver
 from ..events.session import StepRecorded
 from ..projections import Running, TakenStep
@@ -18,15 +20,15 @@ def record_step(draft: Draft, command: RecordStep) -> None:
             raise _taken_over(command)
         stages = [each.stage for each in turn.calls if each.call.id == step.call_id]
         if draft.owned and stages == [Running(command.attempt)]:
-            draft.record(recorded(draft, command.turn_id, step))
+            draft.record(recorded(draft.stamp.at, command.turn_id, step))
             return
     raise _ended(command)
 
 
-def recorded(draft: Draft, turn_id: str, step: TakenStep) -> StepRecorded:
+def recorded(at: datetime, turn_id: str, step: TakenStep) -> StepRecorded:
     """The event that says that a step was taken."""
     return StepRecorded(
-        at=draft.stamp.at,
+        at=at,
         turn_id=turn_id,
         call_id=step.call_id,
         name=step.name,

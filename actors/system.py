@@ -16,7 +16,7 @@ from ..events.approvals import Approval, oldest_first, session_of
 from ..events.codec import CODEC
 from ..events.envelope import RecordedEvent, StoredRecord
 from ..events.errors import InvalidSessionId
-from ..events.identifiers import check_session_id
+from ..events.identifiers import JOURNAL, check_session_id
 from ..events.messages import Policy
 from ..events.session import Status
 from ..projections import Checkpoint, OpenTurn, ReadModel, View
@@ -182,7 +182,7 @@ class ActorSystem:
     def resume_those(self, *statuses: Status, idle_here: bool = False) -> Sequence[Turn]:
         """``resume_all`` for sessions of these statuses and of the system's agents; of those that
         are ``idle_here`` only, if so. For who serves."""
-        rows = [row for status in statuses for row in self.sessions(status)]
+        rows = [row for status in statuses for row in self.sessions(status) if row.agent != JOURNAL]
         if idle_here:
             rows = [each for each in rows if self._runtime.is_idle(each.session_id, each.agent)]
         turns = (self._resumed(self.session(row.session_id)) for row in rows)

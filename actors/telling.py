@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from ..events.session import (
+    AgentHandedOff,
     SessionEvent,
     TurnAborted,
     TurnFailed,
@@ -33,18 +34,28 @@ class Teller:
         self._version = 0
         self._stretch: Stretch | None = None
 
-    def tell(self, ready: ReadyAgent, decision: Decision, first: int) -> None:
-        """Tell what was just appended; ``first`` is the first event's version."""
-        if ready.hooking is None:
-            return
-        self._hooks = ready.hooking.listening
+    def tell(self, ready: ReadyAgent | None, decision: Decision, first: int) -> None:
+        """Tell what was just appended; ``first`` is the first event's version, ``ready`` the agent
+        that goes on after it, if it is there. What comes before it took over is told to the hooks
+        of the agent before it."""
+        hooking = None if ready is None else ready.hooking
+        listening = () if hooking is None else hooking.listening
+        if self._stretch is None:
+            self._hooks = () if any(map(_hands_over, decision.events)) else listening
+            if hooking is None:
+                return
         for version, event in enumerate(decision.events, first):
             before, after = decision.states[version - first : version - first + 2]
-            if self._stretch is None and decision.adopted and after.phase in _AT_WORK:
+            if _hands_over(event):
+                self._hand_over(event, version, before)
+                self._hooks = listening
+            begins = self._stretch is None and _goes_on(after, decision)
+            if begins and ready is not None and hooking is not None:
                 resumed = not isinstance(event, TurnStarted)
                 self._begin(ready, after.turn, version, event.at, resumed=resumed)
-            self._listeners.tell(self._hooks, Happened(self._session_id, version, event))
-            self._end(event, before)
+            if not _hands_over(event):
+                self._listeners.tell(self._hooks, Happened(self._session_id, version, event))
+                self._end(event, before)
         self._turn, self._version = decision.state.turn, first + len(decision.events) - 1
         if self._stretch is not None and decision.state.phase is Phase.PAUSED:
             self._rest("awaiting-approval", decision.events[-1].at)
@@ -84,6 +95,13 @@ class Teller:
         self._turn, self._stretch = turn, stretch
         return stretch
 
+    def _hand_over(self, event: SessionEvent, version: int, before: SessionState) -> None:
+        """Tell those of the agent that goes on no longer, as the last thing."""
+        self._listeners.tell(self._hooks, Happened(self._session_id, version, event))
+        if self._stretch is not None:
+            self._turn = before.turn
+            self._rest("handed-over", event.at)
+
     def _end(self, event: SessionEvent, before: SessionState) -> None:
         if self._stretch is None:
             return
@@ -103,3 +121,14 @@ class Teller:
         assert stretch is not None and self._turn is not None
         rest = Rest(why, at, self._turn.usage, finish_reason, code)
         self._listeners.tell(self._hooks, Rested(stretch, rest))
+
+
+def _hands_over(event: SessionEvent) -> bool:
+    return isinstance(event, AgentHandedOff) and event.applied
+
+
+def _goes_on(state: SessionState, decision: Decision) -> bool:
+    """Whether the turn is at work there, with the agent that has it after the decision."""
+    if not decision.adopted or state.turn is None or state.phase not in _AT_WORK:
+        return False
+    return decision.state.turn is None or decision.state.turn.agent == state.turn.agent

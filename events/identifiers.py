@@ -8,6 +8,9 @@ from __future__ import annotations
 from .errors import InvalidSessionId
 
 MAX_LENGTH = 512
+JOURNAL = "turnstream/journal"
+"""What stands in the place of an agent's name where a stream is that of a journal's run. No agent
+can be named so."""
 _SHOWN = 40
 
 

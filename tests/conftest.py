@@ -14,7 +14,7 @@ from hypothesis import settings
 # What several folders of tests share lies beside this file.
 sys.path.insert(0, str(Path(__file__).parent))
 
-from places import NewAddress, addresses, kinds_for
+from places import NewAddress, addresses, kinds_for, spread
 from servers import NUMBERS, Server, programs
 
 from turnstream.stores import EventStore, open_store
@@ -36,6 +36,10 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "store_kind" in metafunc.fixturenames:
         metafunc.parametrize("store_kind", kinds_for(metafunc.definition))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items[:] = spread(items)
 
 
 @pytest.fixture(autouse=True)

@@ -1,12 +1,12 @@
 """The stores that tests run on: chosen here, for all of them.
 
-A test that takes ``address``, or a fixture made of it, runs once for each kind of store. What a
-quick run leaves out is marked slow.
+A test that takes ``address``, or a fixture made of it, runs on each kind of store. What a quick
+run leaves out is marked slow.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import count
 from pathlib import Path
 from typing import TypeAlias
@@ -36,9 +36,50 @@ on_files_too = on_stores(quick=("memory", "sqlite", "jsonl"))
 
 def kinds_for(test: pytest.Item) -> list[object]:
     """The kinds of store that a test runs on, as its parameters."""
-    asked = test.get_closest_marker("on_stores")
-    kinds, quick = (asked.args or KINDS, asked.kwargs["quick"]) if asked else (KINDS, QUICK)
+    kinds, quick = _chosen(test)
     return [each if each in quick else pytest.param(each, marks=pytest.mark.slow) for each in kinds]
+
+
+def _chosen(test: pytest.Item) -> tuple[Sequence[str], Sequence[str]]:
+    asked = test.get_closest_marker("on_stores")
+    return (asked.args or KINDS, asked.kwargs["quick"]) if asked else (KINDS, QUICK)
+
+
+def spread(tests: Sequence[pytest.Item]) -> list[pytest.Item]:
+    """Of a test with many arguments, those that run on a kind of store that a quick run leaves
+    out: every test on every kind, and each set of arguments on one of these kinds, in turn."""
+    sets: dict[str, list[object]] = {}
+    for test in tests:
+        known = sets.setdefault(_name(test), [])
+        if _arguments(test) not in known:
+            known.append(_arguments(test))
+    return [each for each in tests if _is_its_turn(each, sets[_name(each)])]
+
+
+def _is_its_turn(test: pytest.Item, sets: Sequence[object]) -> bool:
+    kinds, quick = _chosen(test)
+    left, kind = [each for each in kinds if each not in quick], _parameters(test).get("store_kind")
+    if kind not in left or len(sets) == 1:
+        return True
+    return left[sets.index(_arguments(test)) % len(left)] == kind
+
+
+def _name(test: pytest.Item) -> str:
+    return test.nodeid.partition("[")[0]
+
+
+def _arguments(test: pytest.Item) -> object:
+    return sorted(each for each in _parameters(test).items() if each[0] != "store_kind")
+
+
+def _parameters(test: pytest.Item) -> Mapping[str, object]:
+    found = getattr(test, "callspec", None)
+    # By their places in the lists of arguments: not everything can be compared.
+    return {} if found is None else {**found.indices, **_kind(found.params)}
+
+
+def _kind(parameters: Mapping[str, object]) -> Mapping[str, object]:
+    return {name: each for name, each in parameters.items() if name == "store_kind"}
 
 
 UNSYNCED = {

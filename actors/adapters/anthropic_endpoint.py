@@ -86,6 +86,8 @@ class AnthropicEndpoint:
             # The client lets through what its transport raises in the middle of an answer.
             if isinstance(error, ModelFailed) or not begun:
                 raise
+            if _is_time_out(error):
+                raise unreachable(self._model, timed_out=True) from None
             raise cut_off(self._model) from None
 
     def _object(self, event: object) -> dict[str, Any]:
@@ -117,6 +119,11 @@ class AnthropicEndpoint:
             str(fields.get("message") or ""),
             None if begun else seconds_to_wait(error.response.headers),
         )
+
+
+def _is_time_out(error: Exception) -> bool:
+    """Whether the transport waited too long. Which one that is, is the client's choice."""
+    return any(each.__name__ == "TimeoutException" for each in type(error).__mro__)
 
 
 async def _close(client: AsyncAnthropic) -> None:

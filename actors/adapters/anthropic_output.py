@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ...events.rendering import render
 from ..models import ModelRequest
+from .carrying import instructions_for
 
 _NAMES = ("$ref", "anyOf", "enum", "const", "type")
 
@@ -25,8 +25,7 @@ def wanted_output(request: ModelRequest) -> tuple[dict[str, Any] | None, str]:
 
         wanted = transform_schema(dict(schema))
         return {"format": {"type": "json_schema", "schema": wanted}}, request.instructions
-    told = f"Your final answer is JSON alone, valid against this JSON schema: {render(schema)}"
-    return None, "\n\n".join(filter(None, (request.instructions, told)))
+    return None, instructions_for(request)
 
 
 def _is_held_to(schema: Mapping[str, Any]) -> bool:

@@ -102,7 +102,9 @@ def instructions_for(request: ModelRequest) -> str:
     if request.output is None:
         return request.instructions
     schema = json.dumps(sendable(request.output))
-    asked = f"Answer with JSON alone, without a word around it. Its JSON schema is: {schema}"
+    asked = (
+        f"Your final answer is JSON alone, without a word around it. Its JSON schema is: {schema}"
+    )
     return f"{request.instructions}\n\n{asked}" if request.instructions else asked
 
 

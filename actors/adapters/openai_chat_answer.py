@@ -111,13 +111,20 @@ class ChatAnswer:
         """The call that a fragment is of. Some servers give no index, or the same one to all."""
         index, call_id = fragment.get("index"), fragment.get("id")
         call_id = call_id if isinstance(call_id, str) else ""
-        place = index if type(index) is int else len(self._places) - (not call_id)
+        place = index if type(index) is int else self._place_of(call_id)
         call = self._places.get(place)
         if call is None or (call_id and call.id and call_id != call.id):
             call = self._places[place] = _Call()
             self._calls.append(call)
         call.id = call.id or call_id
         return call
+
+    def _place_of(self, call_id: str) -> int:
+        """Where a fragment without an index belongs: to the call with its id, or to the last."""
+        if not call_id:
+            return max(len(self._places) - 1, 0)
+        known = [place for place, each in self._places.items() if each.id == call_id]
+        return known[-1] if known else len(self._places)
 
 
 def chat_usage(counts: Mapping[str, Any]) -> Usage:

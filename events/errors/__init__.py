@@ -46,6 +46,7 @@
     │   ├── StateRefused          a call may change the state no more
     │   ├── StepRefused           a durable step can't be taken or recorded here
     │   ├── StepConflict          a step of this key was recorded with other arguments
+    │   ├── RunBusy               a journal's run of this id is under way
     │   └── ToolError             for tools to raise: its text is what the model reads
     ├── ActorError
     │   ├── MailboxFull           nothing was accepted; try again
@@ -119,6 +120,7 @@ from .turns import (
     ModelStreamEnded,
     ModelTimedOut,
     ModelUnavailable,
+    RunBusy,
     StateRefused,
     StepConflict,
     StepRefused,
@@ -156,6 +158,7 @@ __all__ = [
     "NotAStore",
     "NotSupported",
     "NothingUnfinished",
+    "RunBusy",
     "RunExists",
     "RunNotFound",
     "ScriptExhausted",

@@ -112,10 +112,16 @@ class StepRefused(TurnError):
 
 
 class StepConflict(TurnError):
-    """A step of this idempotency key was recorded, with other arguments. Nothing was run, and what
-    was recorded stays."""
+    """A step of this idempotency key was recorded with other arguments, or an unfinished run of
+    this id was begun with others. Nothing was run, and what was recorded stays."""
 
     code = "step-conflict"
+
+
+class RunBusy(TurnError):
+    """The run of this id is under way elsewhere, or in another thread or task here."""
+
+    code = "run-busy"
 
 
 class ToolError(TurnError):

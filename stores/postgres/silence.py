@@ -20,6 +20,10 @@ from .address import Place
 R = TypeVar("R")
 
 
+class Silence(psycopg.OperationalError):
+    """Nothing was heard for as long as a store waits."""
+
+
 class WatchedConnection(psycopg.Connection[Any]):
     """A connection that waits no longer than its place allows, from when it is ``watched``."""
 
@@ -32,8 +36,8 @@ class WatchedConnection(psycopg.Connection[Any]):
         self._place, self._asks = place, asks
 
     def wait(self, gen: Generator[Any, Any, R], *args: Any, **options: Any) -> R:
-        """What comes of a step of the client's protocol. Raises ``psycopg.OperationalError``, and
-        the connection is closed, where the server is silent."""
+        """What comes of a step of the client's protocol. Raises ``Silence``, and the connection is
+        closed, where the server is silent."""
         if self._place is not None:
             gen = self._watched(gen, self._place)
         return super().wait(gen, *args, **options)
@@ -58,7 +62,7 @@ class WatchedConnection(psycopg.Connection[Any]):
     def _give_up(self, place: Place) -> None:
         # What was sent may be done yet, when the server goes on. The answer has nobody to go to.
         self.pgconn.finish()
-        raise psycopg.OperationalError(f"it was silent for {place.timeout:g} seconds")
+        raise Silence(f"it was silent for {place.timeout:g} seconds")
 
 
 def is_silent(place: Place) -> bool:
@@ -69,6 +73,8 @@ def is_silent(place: Place) -> bool:
         with closing(WatchedConnection.connect(**options, autocommit=True)) as connection:
             connection.watch(place, asks=False)
             connection.execute("SELECT 1")
+    except Silence:
+        return True
     except psycopg.Error:
-        return monotonic() - begun >= min(patience, place.timeout)
+        return monotonic() - begun >= patience
     return False

@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from turnstream.actors import ActorSystem, Agent, Tool, ToolContext, tool
+from turnstream.actors import ActorSystem, Agent, Journal, Tool, ToolContext, tool
 from turnstream.actors.testing import ScriptedModel, call
 from turnstream.events import (
     CODEC,
@@ -131,3 +131,11 @@ def answers(records: Sequence[StoredRecord]) -> list[Any]:
     """What the calls came to."""
     messages = fold(CODEC.recorded(each).event for each in records).transcript
     return [each.content for each in messages if isinstance(each, ToolMessage)]
+
+
+def recorded_run(work: Callable[..., Any]) -> tuple[Sequence[StoredRecord], Any]:
+    """The stream of a journal's run that was lived to its end, and its result."""
+    store = MemoryStore()
+    with Journal(store) as journal:
+        result = journal.run("r", work)
+    return store.read("r"), result

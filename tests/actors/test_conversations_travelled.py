@@ -119,20 +119,20 @@ def test_a_fork_at_every_version_of_every_conversation_goes_on_to_the_recorded_e
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @on_stores("jsonl", "postgresql")
-def test_a_fork_at_every_version_of_various_conversations_goes_on_to_the_recorded_end(
+def test_a_fork_at_some_versions_of_various_conversations_goes_on_to_the_recorded_end(
     chats: Sequence[Chat], new_address: NewAddress
 ) -> None:
     sample = various(chats)
     assert len(sample) < len(chats) // 6
-    assert forks_of(sample, new_address) > 20 * len(sample)
+    assert forks_of(sample, new_address, every=5) > 4 * len(sample)
 
 
-def forks_of(chats: Sequence[Chat], new_address: NewAddress) -> int:
+def forks_of(chats: Sequence[Chat], new_address: NewAddress, every: int = 1) -> int:
     """Travel through these conversations, each in a store of its own; how many forks were made."""
     forks = 0
     for chat in chats:
         with closing(open_store(new_address())) as store:
-            forks += travelled(store, chat, every=1)
+            forks += travelled(store, chat, every)
     return forks
 
 

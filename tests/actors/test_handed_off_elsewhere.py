@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import closing
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pytest
 from composing import put
+from places import on_durable_stores
 
 from turnstream.actors import (
     ActorSystem,
@@ -42,6 +42,8 @@ from turnstream.projections import (
     load_snapshot,
 )
 from turnstream.stores import EventStore, MemoryStore
+
+pytestmark = on_durable_stores
 
 WAIT = 20
 THERE, BACK = call("transfer_to_b"), call("transfer_to_a")
@@ -161,9 +163,8 @@ def test_a_snapshot_of_any_prefix_is_its_fold(version: int) -> None:
 
 
 @pytest.fixture
-def handed(tmp_path: Path) -> str:
+def handed(address: str) -> str:
     """The address of a store with a finished session that b goes on with."""
-    address = f"sqlite:///{tmp_path}/s.db"
     with ActorSystem(pair(["a", [THERE, call("look")]], ["b"]), store=address) as system:
         system.session("s").send("1").result(WAIT)
         assert system.session("s").send("2").result(WAIT).text == "b"
@@ -285,9 +286,8 @@ def test_an_open_turn_in_another_conversation_leaves_its_agent_to_the_next_one(h
 
 
 @pytest.fixture
-def unfinished(tmp_path: Path) -> str:
+def unfinished(address: str) -> str:
     """The address of a store with a turn that b did not finish."""
-    address = f"sqlite:///{tmp_path}/u.db"
     script: list[Any] = [ConnectionError("down")]
     with (
         ActorSystem(pair([[THERE]], script), store=address) as system,
@@ -324,9 +324,8 @@ def test_unfinished_work_of_an_agent_that_is_missing_is_refused_and_both_ways_ou
 
 
 def test_inputs_that_wait_for_a_missing_agent_outlive_the_turn_that_is_dropped(
-    tmp_path: Path, led: Any
+    address: str, led: Any
 ) -> None:
-    address = f"sqlite:///{tmp_path}/s.db"
     alone = Agent("a", model=led)
     with ActorSystem(alone, store=address) as system:
         session = system.session("s")

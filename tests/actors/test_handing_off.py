@@ -7,15 +7,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from msgspec import Struct
+from places import on_durable_stores
 
 from turnstream.actors import (
     ActorSystem,
     Agent,
-    AgentChanged,
     Handoff,
     Session,
-    Shrunk,
     tool,
 )
 from turnstream.actors.testing import ScriptedModel, call
@@ -304,10 +302,10 @@ def test_a_turn_fails_where_the_other_agent_can_not_be_made_ready_and_resumes() 
         assert handed(session) == [("a", "b", False), ("a", "b", True)]
 
 
+@on_durable_stores
 def test_a_conversation_that_goes_on_without_somebody_who_took_part_says_so(
-    caplog: pytest.LogCaptureFixture, tmp_path: Any
+    caplog: pytest.LogCaptureFixture, store: str
 ) -> None:
-    store = f"sqlite:///{tmp_path}/s.db"
     b = Agent("b", model=ScriptedModel(["b"]))
     a = Agent("a", model=ScriptedModel([[call("transfer_to_b")]]), handoffs=[b])
     with ActorSystem(a, store=store) as system:
@@ -322,65 +320,3 @@ def test_a_conversation_that_goes_on_without_somebody_who_took_part_says_so(
         assert session.send("z").result(WAIT).text == "and on"
     warned = [each.getMessage() for each in caplog.records]
     assert len(warned) == 1 and "'s'" in warned[0] and "'a'" in warned[0]
-
-
-class Invoice(Struct):
-    euros: int
-
-
-class Verdict(Struct):
-    guilty: bool
-
-
-def test_the_answer_is_of_the_type_of_the_agent_that_gives_it(tmp_path: Any) -> None:
-    def agents(a: list[Any], b: list[Any]) -> Agent:
-        other = Agent("b", model=ScriptedModel(b), output_type=Invoice, output_retries=1)
-        return Agent("a", model=ScriptedModel(a), output_type=Verdict, handoffs=[other])
-
-    store = f"sqlite:///{tmp_path}/s.db"
-    a: list[Any] = ['{"guilty": true}', "hm", "hm", [call("transfer_to_b")]]
-    with ActorSystem(agents(a, ['{"guilty": true}', '{"euros": 7}']), store=store) as system:
-        session = system.session("s")
-        assert session.send("1", key="one").result(WAIT).output == Verdict(guilty=True)
-        second = session.send("2", key="two").result(WAIT)
-        assert (second.output, second.steps) == (Invoice(7), 5)
-
-    with ActorSystem(agents([], []), store=store) as system:
-        session = system.session("s")
-        assert session.send("2", key="two").result(WAIT).output == Invoice(7)
-        assert session.send("1", key="one").result(WAIT).output == Verdict(guilty=True)
-
-
-def test_what_a_context_policy_carried_over_is_for_the_agent_that_carried_it() -> None:
-    seen: list[tuple[str, Any]] = []
-
-    def carrying(name: str) -> Any:
-        def policy(context: Any) -> Shrunk:
-            seen.append((name, context.carried))
-            return Shrunk(context.messages, f"of {name}", covers=0)
-
-        return policy
-
-    b_script = [[call("transfer_to_a")], "b"]
-    b = Agent("b", model=ScriptedModel(b_script), context_policy=carrying("b"), handoffs=["a"])
-    a_script = ["first", [call("transfer_to_b")], "a"]
-    a = Agent("a", model=ScriptedModel(a_script), context_policy=carrying("a"), handoffs=[b])
-    with ActorSystem(a) as system:
-        session = system.session("s")
-        session.send("1").result(WAIT)
-        session.send("2").result(WAIT)
-    assert seen == [("a", None), ("a", "of a"), ("b", None), ("a", None)]
-
-
-def test_whoever_follows_the_turn_is_told_who_goes_on() -> None:
-    a = Agent(
-        "a",
-        model=ScriptedModel([[call("transfer_to_b")]]),
-        handoffs=[Agent("b", model=ScriptedModel(["b"]))],
-    )
-    with ActorSystem(a) as system:
-        items = list(system.session("s").send("x").stream())
-    kinds = [each.type for each in items]
-    assert kinds[1:6] == ["model.turn", "tool.result", "agent.changed", "text.delta", "model.turn"]
-    (changed,) = [each for each in items if isinstance(each, AgentChanged)]
-    assert (changed.agent, changed.turn_id) == ("b", "turn-1")

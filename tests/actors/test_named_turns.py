@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import Struct
 from sending import events
 from telling import WAIT, Run, failed, refused, told
 
-from turnstream.actors import tool
-from turnstream.actors.testing import call, said
+from turnstream.actors import ActorSystem, Agent, Hooks, Patch, tool
+from turnstream.actors.testing import ScriptedModel, call, said
 from turnstream.events import (
+    AssistantMessage,
     InputConflict,
     InputQueued,
     RunNotFound,
@@ -162,6 +165,20 @@ class TestForks:
 
         assert told(session.send("a", run_id="r").result(WAIT)) == told(first)
 
+    def test_the_id_of_a_run_that_a_patch_said_otherwise_is_free_in_the_fork(
+        self, run: Run
+    ) -> None:
+        session = run(["one", "two", "three"]).session("s")
+        kept = session.send("a", run_id="q").result(WAIT)
+        session.send("b", run_id="r").result(WAIT)
+        said_otherwise = [*session.messages[:3], AssistantMessage("otherwise")]
+        fork = session.fork(patch=Patch(messages=said_otherwise))
+        refused(RunNotFound, lambda: fork.send((), run_id="r"))
+
+        assert told(fork.send("a", run_id="q").result(WAIT)) == told(kept)
+        assert fork.send("c", run_id="r").result(WAIT).text == "three"
+        assert session.send("b", run_id="r").result(WAIT).text == "two"
+
     def test_an_unfinished_run_goes_on_in_the_fork_as_the_forks_own(
         self, run: Run, led: Any
     ) -> None:
@@ -176,3 +193,58 @@ class TestForks:
 
         assert ours.result(WAIT).text == "here"
         assert fork.send((), run_id="r").result(WAIT).text == "in the fork"
+
+
+class Verdict(Struct):
+    good: bool
+
+
+class TestLater:
+    """A run that has ended is told by what was recorded, whatever there is by then."""
+
+    def test_without_the_tools_that_it_called(self, run: Run, tmp_path: Path) -> None:
+        store = f"sqlite:///{tmp_path}/kept.db"
+        system = run([[call("add", a=1, b=2)], "three"], on=store)
+        first = system.session("s").send("a", run_id="r").result(WAIT)
+        system.close()
+        later = run([], on=store, tools=[], on_agent_drift="error")
+
+        assert told(later.session("s").send("a", run_id="r").result(WAIT)) == told(first)
+
+    def test_with_its_typed_answer(self, tmp_path: Path) -> None:
+        results = []
+        for script in (['{"good": true}'], []):
+            agent = Agent("judge", model=ScriptedModel(script), output_type=Verdict)
+            with ActorSystem(agent, store=f"sqlite:///{tmp_path}/kept.db") as system:
+                results.append(system.session("s").send("a", run_id="r").result(WAIT))
+
+        assert [each.output for each in results] == [Verdict(good=True)] * 2
+
+    def test_without_telling_any_hook_again(self, tmp_path: Path) -> None:
+        heard: list[list[str]] = []
+
+        class Listens(Hooks):
+            def on_event(self, session_id: str, version: int, event: Any) -> None:
+                heard[-1].append(type(event).__name__)
+
+            def on_rest(self, stretch: Any, rest: Any) -> None:
+                heard[-1].append(rest.reason)
+
+        for script in (["one"], []):
+            heard.append([])
+            agent = Agent("agent", model=ScriptedModel(script), hooks=[Listens()])
+            with ActorSystem(agent, store=f"sqlite:///{tmp_path}/kept.db") as system:
+                turns = [system.session("s").send("a", run_id="r") for _ in range(3)]
+                assert {each.result(WAIT).text for each in turns} == {"one"}
+
+        assert heard[0][-2:] == ["TurnFinished", "finished"] and heard[1] == []
+
+    def test_when_its_words_are_erased_to_whoever_does_not_repeat_them(self, run: Run) -> None:
+        session = run(["one"]).session("s")
+        first = session.send("a", run_id="r").result(WAIT)
+        words = [e.version for e in session.events() if isinstance(e.event, InputQueued)]
+        assert session.erase(words).result(WAIT) == 1
+        refused(InputConflict, lambda: session.send("a", run_id="r"))
+        again = session.send((), run_id="r").result(WAIT)
+
+        assert (again.text, again.turn_id) == ("one", first.turn_id)

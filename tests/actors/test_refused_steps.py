@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from queue import SimpleQueue
 from threading import Event
 from typing import Any
 
 import pytest
+from places import on_durable_stores
 from stepping import PAY, WAIT, answers, place, resumed, run, steps, store_with, system_of
 
 from turnstream.actors import NOT_DONE, ToolContext, tool
@@ -25,7 +25,7 @@ from turnstream.events import (
     Unstorable,
     WouldDeadlock,
 )
-from turnstream.stores import Append, Appended, MemoryStore, SQLiteStore
+from turnstream.stores import Append, Appended, MemoryStore, open_store
 
 KEYED: dict[str, Any] = {"idempotency_key": "k"}
 
@@ -118,11 +118,11 @@ def test_a_step_that_ends_after_the_system_was_closed_is_refused(held: Held) -> 
     assert steps(store.read("s")) == []
 
 
+@on_durable_stores
 def test_who_lost_the_turn_is_told_so_and_its_step_is_not_recorded(
-    held: Held, tmp_path: Path
+    held: Held, address: str
 ) -> None:
-    path = tmp_path / "s.db"
-    older, newer = SQLiteStore(path), SQLiteStore(path)
+    older, newer = open_store(address), open_store(address)
     ran: list[int] = []
 
     @tool(name="pay")
@@ -139,15 +139,18 @@ def test_who_lost_the_turn_is_told_so_and_its_step_is_not_recorded(
         told = held.told.get(timeout=WAIT)
     assert isinstance(told, (TurnTakenOver, StepRefused))
     assert ran == [2]
-    assert [each.value for each in steps(SQLiteStore(path).read("s"))] == [None]
+    assert [each.value for each in steps(newer.read("s"))] == [None]
+    for each in (older, newer):
+        each.close()
 
 
-def test_who_lost_a_turn_that_still_runs_elsewhere_is_told_so(tmp_path: Path) -> None:
-    path, there, here = tmp_path / "s.db", Held(), Held()
-    with system_of(SQLiteStore(path), [here.tool], [PAY]) as first:
+@on_durable_stores
+def test_who_lost_a_turn_that_still_runs_elsewhere_is_told_so(address: str) -> None:
+    there, here = Held(), Held()
+    with system_of(address, [here.tool], [PAY]) as first:
         first.session("s").send("go")
         here.begun.get(timeout=WAIT)
-        with system_of(SQLiteStore(path), [there.tool], "done") as second:
+        with system_of(address, [there.tool], "done") as second:
             turn = second.session("s").resume()
             there.begun.get(timeout=WAIT)
             here.ends.set()

@@ -376,3 +376,21 @@ class Changed:
             return
         async for item in self._model.stream(request):
             yield item
+
+
+def test_each_agent_of_a_session_that_was_handed_over_is_held_against_what_it_said() -> None:
+    def desk(a: list[Any], b: list[Any]) -> Agent:
+        other = Agent("b", model=ScriptedModel(b), tools=[look], handoffs=["a"])
+        return Agent("a", model=ScriptedModel(a), handoffs=[other])
+
+    says_a: list[Any] = [[call("transfer_to_b")], "a has it"]
+    says_b: list[Any] = [[call("look", city="Oslo")], [call("transfer_to_a")]]
+    with ActorSystem(desk(says_a, says_b)) as system:
+        session = system.session("s")
+        session.send("go").result(WAIT)
+        same = replay(session, desk(says_a, says_b)).result(WAIT)
+        other = replay(session, desk(says_a, [[call("look", city="Rome")]])).result(WAIT)
+        alone = replay(session, Agent("a", model=ScriptedModel(says_a))).result(WAIT)
+    assert (same.diverged_at, same.failed_at, len(same.steps)) == (None, None, 4)
+    assert other.diverged_at == 1
+    assert [each.tool for each in alone.steps[0].refused] == ["transfer_to_b"]

@@ -205,7 +205,7 @@ def test_a_process_that_is_lost_in_the_wait_does_not_begin_to_count_anew(address
 def test_a_failed_turn_that_is_resumed_has_its_retries_anew(store: str) -> None:
     model = ScriptedModel([away(), away(), away(), "at last"])
     agent = Agent("agent", model=model, model_retries=1, retry_wait=at_once)
-    with ActorSystem(agent, store=store) as system:
+    with ActorSystem(agent, store=store, on_failure="keep") as system:
         session = system.session("s")
         with pytest.raises(ModelUnavailable):
             session.send("hi").result(WAIT)

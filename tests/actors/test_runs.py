@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
+from places import on_durable_stores
 from sending import at_once, events
 from telling import EMPTY, WAIT, Run, failed, refused, told
 
@@ -69,11 +69,12 @@ class TestResume:
         assert [item.type for item in again.stream()] == ["turn.done"]
         assert session.version == version and len(led.requests) == 3
 
+    @on_durable_stores
     @pytest.mark.parametrize("limits", [{"max_steps": 1}, {}])
     def test_the_way_it_ended_is_told_again_after_a_restart(
-        self, run: Run, tmp_path: Path, limits: dict[str, int]
+        self, run: Run, store: str, limits: dict[str, int]
     ) -> None:
-        store, script = f"sqlite:///{tmp_path}/kept.db", [[call("add", a=1, b=2)], "three"]
+        script = [[call("add", a=1, b=2)], "three"]
         system = run(script, on=store, **limits)
         first = system.session("s").send("a", run_id="r").result(WAIT)
         system.close()
@@ -120,11 +121,11 @@ class TestResume:
             assert first.text == f"to {place}" and len(model.requests) == place + 1
             assert len(events(session, InputQueued)) == len(events(session, TurnStarted)) == 1
 
+    @on_durable_stores
     @pytest.mark.parametrize("given", ["a", ()])
     def test_an_interrupted_run_goes_on_in_another_process(
-        self, run: Run, led: Any, held: Any, tmp_path: Path, given: Any
+        self, run: Run, led: Any, held: Any, store: str, given: Any
     ) -> None:
-        store = f"sqlite:///{tmp_path}/kept.db"
         system = run([], model=led, tools=held.tools, on=store)
         lost = system.session("s").send("a", run_id="r")
         led.asked().answer([call("held", text="x")])

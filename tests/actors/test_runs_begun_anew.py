@@ -4,10 +4,10 @@ there is."""
 from __future__ import annotations
 
 from functools import partial
-from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from places import on_durable_stores
 from sending import at_once, events
 from telling import EMPTY, WAIT, Run, failed, refused, told
 
@@ -60,10 +60,10 @@ class TestRestart:
         if given:
             refused(InputConflict, lambda: session.send("a", run_id="r"))
 
+    @on_durable_stores
     def test_a_run_of_another_process_that_is_gone_is_dropped(
-        self, run: Run, led: Any, held: Any, tmp_path: Path
+        self, run: Run, led: Any, held: Any, store: str
     ) -> None:
-        store = f"sqlite:///{tmp_path}/kept.db"
         system = run([], model=led, tools=held.tools, on=store)
         system.session("s").send("a", run_id="r")
         led.asked().answer([call("held", text="x")])
@@ -113,10 +113,10 @@ class TestRestart:
 
         assert first.result(WAIT).text == "one"
 
+    @on_durable_stores
     def test_a_run_that_another_process_runs_is_left_alone(
-        self, run: Run, led: Any, tmp_path: Path
+        self, run: Run, led: Any, store: str
     ) -> None:
-        store = f"sqlite:///{tmp_path}/kept.db"
         first = run([], model=led, on=store).session("s").send("a", run_id="r")
         asked = led.asked()
         session = run([], on=store).session("s")
@@ -245,10 +245,8 @@ class TestResumeOnly:
         )
         assert not system.sessions()
 
-    def test_a_run_that_another_process_began_since_is_found(
-        self, run: Run, tmp_path: Path
-    ) -> None:
-        store = f"sqlite:///{tmp_path}/kept.db"
+    @on_durable_stores
+    def test_a_run_that_another_process_began_since_is_found(self, run: Run, store: str) -> None:
         here, there = run(["one"], on=store).session("s"), run(["two"], on=store).session("s")
         here.send("a").result(WAIT)
         begun = there.send("b", run_id="r").result(WAIT)

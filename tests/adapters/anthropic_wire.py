@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from typing import Any
 
+from reading_words import asked_in_words
 from saying import Heard, Kind, Said, pieces
 
 from turnstream.actors.adapters import AnthropicMessages
@@ -42,18 +43,20 @@ _ERRORS: dict[Kind, tuple[int, str, str]] = {
     "invalid": (400, "invalid_request_error", "messages.0: Input should be KEY"),
     "used-up": (402, "billing_error", "Your credit balance is too low"),
 }
-_TOLD = "Your final answer is JSON alone, valid against this JSON schema: "
 _STOPS = {"stop": "end_turn", "length": "max_tokens", "refusal": "refusal"}
 
 
 class AnthropicWire:
     name = "anthropic"
     path = "/v1/messages"
-    key_header = "x-api-key"
+    key_header = "authorization"
 
     def model(self, url: str, **options: Any) -> AnthropicMessages:
         options = {"api_key": "sk-none", **options}
         return AnthropicMessages("small", base_url=url, **options)
+
+    def environment(self, url: str, key: str) -> dict[str, str]:
+        return {"ANTHROPIC_BASE_URL": url, "ANTHROPIC_API_KEY": key}
 
     def answer(self, said: Said) -> list[bytes]:
         return [framed(each) for each in _events(said)]
@@ -75,13 +78,13 @@ class AnthropicWire:
         assert len(set(ids)) == len(ids)
         assert all(re.fullmatch("[a-zA-Z0-9_-]+", each) for each in ids)
         assert all(each["text"].strip() for each in blocks if each["type"] == "text")
-        instructions, _, schema = body.get("system", "").partition(_TOLD)
+        instructions, words = asked_in_words(body.get("system", ""))
         return Heard(
             tuple(_messages(body["messages"])),
-            instructions.strip("\n") if schema else instructions,
+            instructions,
             tuple(_tool_name(each) for each in body.get("tools", ())),
             tuple(each["signature"] for each in blocks if each["type"] == "thinking"),
-            json.loads(schema) if schema else _output(body),
+            _output(body) or words,
         )
 
 

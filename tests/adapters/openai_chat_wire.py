@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from openai_errors import ERRORS, openai_fault
-from reading_openai import asked_in_words, call_of, data_part, schema_of
+from reading_openai import call_of, data_part, schema_of
+from reading_words import asked_in_words
 from saying import Heard, Kind, Said, pieces
 
 from turnstream.actors.adapters import OpenAIChat
@@ -33,6 +34,9 @@ class OpenAIChatWire:
         options = {"api_key": "sk-none", **options}
         return OpenAIChat("small", base_url=f"{url}/v1", **options)
 
+    def environment(self, url: str, key: str) -> dict[str, str]:
+        return {"OPENAI_BASE_URL": f"{url}/v1", "OPENAI_API_KEY": key}
+
     def answer(self, said: Said) -> list[bytes]:
         return [_framed(_chunk(each)) for each in _deltas(said)] + [
             _framed(_chunk({}, _finish(said))),
@@ -55,7 +59,8 @@ class OpenAIChatWire:
                 instructions, words = asked_in_words(message["content"])
                 continue
             messages.append(_message(message, names))
-            seals += [each["data"] for each in message.get("reasoning_details", ())]
+            details = message.get("reasoning_details", ())
+            seals += [each["data"] for each in details if each["type"] == "reasoning.encrypted"]
         return Heard(
             tuple(messages),
             instructions,

@@ -8,7 +8,8 @@ from itertools import count
 from typing import Any
 
 from openai_errors import ERRORS, openai_fault
-from reading_openai import asked_in_words, call_of, data_part, schema_of
+from reading_openai import call_of, data_part, schema_of
+from reading_words import asked_in_words
 from saying import Heard, Kind, Said, pieces
 
 from turnstream.actors.adapters import OpenAIResponses
@@ -36,6 +37,9 @@ class OpenAIResponsesWire:
     def model(self, url: str, **options: Any) -> OpenAIResponses:
         options = {"api_key": "sk-none", **options}
         return OpenAIResponses("small", base_url=f"{url}/v1", **options)
+
+    def environment(self, url: str, key: str) -> dict[str, str]:
+        return {"OPENAI_BASE_URL": f"{url}/v1", "OPENAI_API_KEY": key}
 
     def answer(self, said: Said) -> list[bytes]:
         numbers = count()
@@ -159,13 +163,16 @@ def _type(item: Item) -> str:
     return str(item.get("type", "message"))
 
 
+_OF_OTHERS = ("message", "function_call_output")
+
+
 def _messages(items: list[Item]) -> Iterator[Message]:
     """One message for all that the model said between two others."""
     names: dict[str, str] = {}
     text, calls = "", list[ToolCall]()
     said = False
     for item in items:
-        if _type(item) in ("reasoning", "function_call") or item.get("role") == "assistant":
+        if _type(item) not in _OF_OTHERS or item.get("role") == "assistant":
             said = True
             text += _text(item)
             if _type(item) == "function_call":

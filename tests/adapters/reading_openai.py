@@ -25,17 +25,6 @@ def data_part(url: str, name: str = "") -> ImagePart | FilePart:
     return FilePart(name, kind, data=content) if name else ImagePart(kind, data=content)
 
 
-_ASKED = "Its JSON schema is: "
-
-
-def asked_in_words(instructions: str) -> tuple[str, Mapping[str, Any] | None]:
-    """The instructions, and the schema that they end with, where they do."""
-    said, asked, schema = instructions.partition(_ASKED)
-    if not asked:
-        return instructions, None
-    return said.rpartition("Answer with JSON")[0].rstrip(), json.loads(schema)
-
-
 def schema_of(output: Mapping[str, Any]) -> Mapping[str, Any]:
     """The schema of a format, which OpenAI's servers would take."""
     assert output["name"]

@@ -101,6 +101,10 @@ class Wire(Protocol):
         options it has some."""
         ...
 
+    def environment(self, url: str, key: str) -> dict[str, str]:
+        """The variables in which the provider's client looks for these."""
+        ...
+
     def answer(self, said: Said) -> list[bytes]:
         """The pieces that a whole answer is streamed in, one an event of the format at most. Text,
         thoughts and arguments take several each, and the first piece holds none of them."""

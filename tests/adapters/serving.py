@@ -6,6 +6,7 @@ import json
 import select
 import socket
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Event, Thread
@@ -36,9 +37,16 @@ class Hold:
         self._reached.set()
         while not self._go.is_set():
             readable, _, _ = select.select([connection], [], [], 0.01)
-            if readable and not connection.recv(1, socket.MSG_PEEK):
+            if readable and _is_gone(connection):
                 self._left.set()
                 return False
+        return True
+
+
+def _is_gone(connection: socket.socket) -> bool:
+    try:
+        return not connection.recv(1, socket.MSG_PEEK)
+    except ConnectionResetError:  # what the server had sent was not read any more
         return True
 
 
@@ -145,7 +153,8 @@ class _Handler(BaseHTTPRequestHandler):
                 self._chunk(piece)
             elif isinstance(piece, Cut) or not piece.serve(self.connection):
                 self.close_connection = True
-                self.connection.shutdown(socket.SHUT_RDWR)
+                with suppress(OSError):
+                    self.connection.shutdown(socket.SHUT_RDWR)
                 return
         self._chunk(b"")
 

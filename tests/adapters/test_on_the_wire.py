@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import os
 import socket
+import subprocess
+import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterator
@@ -15,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from asking import asked, request
 from saying import Broken, Fault, Held, Kind, Said
 from serving import Hold, Reply, refused, streamed
 from talking import KEY, OnWire, reply_of
@@ -23,7 +27,6 @@ from turnstream.actors import (
     ActorSystem,
     Agent,
     Model,
-    ModelRequest,
     ReasoningDelta,
     TextDelta,
     ToolCallDelta,
@@ -72,21 +75,6 @@ def start() -> Iterator[Start]:
     yield begin
     for system in systems:
         system.close()
-
-
-def request(**fields: Any) -> ModelRequest:
-    given = {"messages": (UserMessage("hi"),), "instructions": "", "tools": ()}
-    ids = {"session_id": "s", "turn_id": "turn-1", "step": 1}
-    return ModelRequest(**{**given, **ids, **fields})
-
-
-def asked(model: Model, **fields: Any) -> list[Any]:
-    """All that a model streams, without a system."""
-
-    async def ask() -> list[Any]:
-        return [each async for each in model.stream(request(**fields))]
-
-    return asyncio.run(ask())
 
 
 def test_everything_is_streamed_as_it_comes(wired: OnWire) -> None:
@@ -290,6 +278,37 @@ def test_a_key_is_in_the_request_and_nowhere_else(
     assert [text for text in shown if KEY in text] == []
 
 
+KILLED = """
+import sys
+from turnstream import ActorSystem, Agent
+
+_, model, store = sys.argv
+ActorSystem(Agent("agent", model=model), store=store).session("s").send("hi").result()
+"""
+
+
+@pytest.mark.slow
+def test_a_process_that_is_killed_in_an_answer_leaves_nothing_of_it(
+    wired: OnWire, start: Start, tmp_path: Path
+) -> None:
+    held = Held(LONG, 5)
+    replies = [reply_of(wired.wire, held), reply_of(wired.wire, "Whole.")]
+    model, address = wired.served(lambda _: replies.pop(0)), f"sqlite:///{tmp_path}/s.db"
+    (server,) = wired.servers
+    found = wired.wire.environment(server.url, "sk-found")
+    command = [sys.executable, "-c", KILLED, f"{wired.name}:small", address]
+    with subprocess.Popen(command, env=os.environ | found) as child:
+        held.hold.reached()
+        child.kill()
+    assert held.hold.left()
+
+    resumed = start(model, address, tools=()).session("s").resume()
+    assert resumed is not None and resumed.result(WAIT).text == "Whole."
+    first, second = wired.heard
+    assert first == second
+    assert "sk-found" in wired.requests[0].headers[wired.wire.key_header]
+
+
 def test_the_steps_of_a_turn_go_over_one_connection(wired: OnWire, start: Start) -> None:
     steps = [Said("", (call("add", f"c{n}", a=n, b=n),)) for n in range(4)]
     start(wired.model([*steps, "Done."])).session("s").send("go").result(WAIT)
@@ -322,7 +341,7 @@ def test_a_conversation_may_change_its_model(
 ) -> None:
     address = f"sqlite:///{tmp_path}/s.db"
     calls = (call("add", "c1", a=1, b=2),)
-    first = [Said("I add.", calls, thought="Add.", seal="sealed"), Said("3", seal="again")]
+    first = [Said("I add.", calls, thought="Sum them.", seal="sealed"), Said("3", seal="again")]
     system = start(wired.model(first), address)
     system.session("s").send("1 + 2?").result(WAIT)
     system.close()
@@ -333,6 +352,8 @@ def test_a_conversation_may_change_its_model(
     assert heard.messages[1].tool_calls == (ToolCall("c1", "add", {"a": 1, "b": 2}),)
     same = wired.name == other.name
     assert heard.seals == (("sealed", "again") if same else ())
+    (body,) = [each.body for each in other.requests]
+    assert same or not any(own in body for own in (b"sealed", b"again", b"Sum them."))
 
 
 @pytest.mark.parametrize("field", ["messages", "input", "stream"])

@@ -199,7 +199,7 @@ def live(plan: Plan) -> None:
             watch(resumed, plan, log)
         turns = []
         for text in plan.inputs:
-            turns.append(session.send(text))
+            turns.append(session.send(text, run_id=text if plan.named else None))
             if not plan.at_once:
                 watch(turns[-1], plan, log)
         if plan.at_once:

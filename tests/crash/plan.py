@@ -51,7 +51,8 @@ class Plan(Struct, frozen=True, tag=True):
     """One process's part in a session that is kept in ``store``, an address.
 
     ``script`` is what the model answers, over all turns and processes; ``inputs`` is what this
-    process sends, after it has resumed what is unfinished, if it ``resumes``. Calls with a text
+    process sends, after it has resumed what is unfinished, if it ``resumes``; where they are
+    ``named``, each as the run of that name. Calls with a text
     in ``holds`` never return; each in ``order`` returns when the result of the one before it is
     durable. Each of ``tools`` returns its ``text``.
     """
@@ -63,6 +64,7 @@ class Plan(Struct, frozen=True, tag=True):
     inputs: tuple[str, ...] = ()
     resumes: bool = False
     at_once: bool = False
+    named: bool = False
     kill: KillPoint | None = None
     holds: tuple[str, ...] = ()
     order: tuple[str, ...] = ()

@@ -13,8 +13,9 @@ from secrets import randbits
 from typing import Any, Literal
 
 import pytest
-from places import on_durable_stores
-from plan import AtAppend, calls, says
+from msgspec.structs import replace
+from places import on_durable_stores, on_stores
+from plan import AtAppend, Finished, calls, says
 from story import Story
 from verdict import judge
 
@@ -83,6 +84,7 @@ def test_the_next_message_resumes_a_killed_session_too(begin: Begin) -> None:
 
 
 @pytest.mark.slow
+@on_stores("sqlite")
 def test_the_next_message_resumes_a_session_killed_at_any_append(begin: Begin) -> None:
     for point in points():
         resumed_by_the_next_message(begin(), point)
@@ -91,6 +93,38 @@ def test_the_next_message_resumes_a_session_killed_at_any_append(begin: Begin) -
 def resumed_by_the_next_message(story: Story, point: AtAppend) -> None:
     assert story.live(point).killed
     finish(story, resumes=len(story.accepted) == len(story.plan.inputs))
+
+
+def test_a_killed_worker_sends_its_runs_again_and_each_is_done_once(
+    tell: Callable[..., Story],
+) -> None:
+    for point in list(points())[1::12]:
+        sent_again_by_name(tell(*SCRIPT, **SESSION, named=True), point)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_worker_killed_at_any_append_sends_its_runs_again_and_each_is_done_once(
+    tell: Callable[..., Story],
+) -> None:
+    for point in points():
+        sent_again_by_name(tell(*SCRIPT, **SESSION, named=True), point)
+
+
+def sent_again_by_name(story: Story, point: AtAppend) -> None:
+    """All of them, whatever became of them: first by the worker's successor, then by one more."""
+    everything = {"inputs": story.plan.inputs, "resumes": False}
+    assert story.live(point).killed
+    finish(story, **everything)
+    records, successor = story.records, story.lives[-1]
+    finish(story, **everything)
+    late = story.lives[-1]
+
+    assert story.records == records and not late.asked and not late.ran
+    ends = [[e for e in life.lines if isinstance(e, Finished)] for life in (successor, late)]
+    assert [replace(each, life=0) for each in ends[0]] == [replace(e, life=0) for e in ends[1]]
+    assert [each.turn_id for each in ends[1]] == ["turn-1", "turn-2", "turn-3"]
+    assert len(story.asked) - len(SCRIPT) <= 1 and len(story.ran) - len("abcdefgh") <= 3
 
 
 @pytest.fixture
@@ -111,6 +145,7 @@ def test_a_process_killed_while_it_resumes_is_resumed_in_its_turn(
 
 
 @pytest.mark.slow
+@on_stores("sqlite")
 def test_a_process_killed_at_any_append_of_its_resuming_is_resumed_in_its_turn(
     begin: Begin, random: Random
 ) -> None:

@@ -15,7 +15,7 @@ from secrets import randbits
 from typing import Literal
 
 import pytest
-from places import on_durable_stores
+from places import on_durable_stores, on_stores
 from plan import Asked, AtAppend, AtMoment, Line, Ran, Talks, lines
 from story import Life, Nursery
 from talks import read_talks
@@ -66,6 +66,7 @@ def test_conversations_killed_at_random_appends_are_the_recorded_ones(
 
 
 @pytest.mark.slow
+@on_stores("sqlite")
 @pytest.mark.parametrize("apart", [200, 600])
 def test_all_conversations_killed_at_random_appends_are_the_recorded_ones(
     nursery: Nursery, tmp_path: Path, address: str, random: Random, apart: int
@@ -74,6 +75,7 @@ def test_all_conversations_killed_at_random_appends_are_the_recorded_ones(
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)
 def test_all_conversations_killed_at_random_moments_are_the_recorded_ones(
     nursery: Nursery, tmp_path: Path, address: str, random: Random
 ) -> None:

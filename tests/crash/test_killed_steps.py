@@ -5,19 +5,22 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
+from places import on_durable_stores
 from steps_child import STEPS
 
 from turnstream.events import CODEC, StepRecorded, ToolResultRecorded, verify
-from turnstream.stores import SQLiteStore
+from turnstream.stores import open_store
+
+pytestmark = on_durable_stores
 
 PROGRAM = Path(__file__).with_name("steps_child.py")
 
 
-def live(folder: Path, kind: str, moment: str) -> int:
-    store = f"sqlite:///{folder / 'till.db'}"
+def live(store: str, folder: Path, kind: str, moment: str) -> int:
     command = [sys.executable, PROGRAM, store, folder, kind, moment]
     return subprocess.run(command, check=False, timeout=60).returncode
 
@@ -39,17 +42,18 @@ def done(folder: Path) -> list[str]:
     ],
 )
 def test_what_was_recorded_before_a_kill_is_not_done_again(
-    tmp_path: Path, kind: str, moment: str, twice: int
+    address: str, tmp_path: Path, kind: str, moment: str, twice: int
 ) -> None:
-    assert live(tmp_path, kind, moment) == -signal.SIGKILL
+    assert live(address, tmp_path, kind, moment) == -signal.SIGKILL
     before = done(tmp_path)
-    assert live(tmp_path, kind, "never") == 0
+    assert live(address, tmp_path, kind, "never") == 0
 
     number = int(moment.partition("-")[2])
     assert done(tmp_path) == [*before, *STEPS[len(before) - twice :]]
     assert len(before) == (number - 1 if moment.startswith("before") else number)
 
-    records = SQLiteStore(tmp_path / "till.db").read("order")
+    with closing(open_store(address)) as kept:
+        records = kept.read("order")
     assert verify(records) is None
     events = [CODEC.recorded(each).event for each in records]
     values = [each.value for each in events if isinstance(each, StepRecorded)]
@@ -64,9 +68,9 @@ def test_what_was_recorded_before_a_kill_is_not_done_again(
 
 @pytest.mark.slow
 def test_a_process_killed_in_every_step_does_each_once_more_and_none_a_third_time(
-    tmp_path: Path,
+    address: str, tmp_path: Path
 ) -> None:
     for number in range(1, len(STEPS) + 1):
-        assert live(tmp_path, "sync", f"in-{number}") == -signal.SIGKILL
-    assert live(tmp_path, "sync", "never") == 0
+        assert live(address, tmp_path, "sync", f"in-{number}") == -signal.SIGKILL
+    assert live(address, tmp_path, "sync", "never") == 0
     assert done(tmp_path) == [name for name in STEPS for _ in range(2)]

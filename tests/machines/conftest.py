@@ -14,7 +14,7 @@ from places import NewAddress
 
 sys.path.insert(0, str(Path(__file__).parent))
 pytest.register_assert_rewrite(
-    "decisions", "guarantees", "sessions", "spending", "storing", "travels", "witnessed"
+    "decisions", "guarantees", "naming", "sessions", "spending", "storing", "travels", "witnessed"
 )
 
 Machine: TypeAlias = Callable[[str], RuleBasedStateMachine]

@@ -21,7 +21,6 @@ from choices import (
     KEYS,
     POLICIES,
     SETTINGS,
-    STATES,
     WHICH,
     WORK,
     WRITING,
@@ -47,12 +46,7 @@ from puppets import Answer, Break
 from witnessed import Asked, Ran, Returned, Seen, judge_witnesses
 
 from turnstream.actors import Turn, audit_session
-from turnstream.events import (
-    InputQueued,
-    Policy,
-    SessionStarted,
-    StateChanged,
-)
+from turnstream.events import InputQueued, Policy
 from turnstream.projections import SessionState, fold
 from turnstream.stores import open_store
 
@@ -211,21 +205,6 @@ class SessionMachine(RuleBasedStateMachine):
         elif (caller := self.caller(which)) is not None:
             abort = caller.turn.abort
             self.answered(lambda: self.life.ask(abort(keep=how == "keep"), "abort", caller))
-
-    @rule(value=STATES)
-    def change_the_state(self, value: Any) -> None:
-        """It is one event, which begins and disturbs nothing, whatever the session does."""
-        self.life.settle()
-        before, stands_still = self.recorded, not self.ticks()
-        answer = self.life.ask(self.life.session.set_state(value), "change")
-        self.life.settle()
-        assert answer == [True] and self.state.application == value
-        added = self.recorded[len(before) :]
-        changes = [each for each in added if isinstance(each, StateChanged)]
-        assert len(changes) == 1
-        if stands_still:
-            begun = [] if before else [SessionStarted]
-            assert [type(each) for each in added] == [*begun, StateChanged]
 
     def answered(self, ask: Callable[[], list[Any]]) -> None:
         """Where the answer is no, nothing happened."""

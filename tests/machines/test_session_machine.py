@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 from places import on_stores
-from sessions import SessionMachine
+from stating import StatingMachine
 
 Check = Callable[[Any, settings], None]
 QUICK = settings(max_examples=15, stateful_step_count=30, deadline=None)
@@ -18,11 +18,11 @@ LONG = settings(max_examples=25, stateful_step_count=50, deadline=None)
 
 @pytest.mark.timeout(300)
 def test_the_guarantees_hold_whatever_is_done_to_a_session(check: Check) -> None:
-    check(SessionMachine, QUICK)
+    check(StatingMachine, QUICK)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @on_stores("memory", "sqlite")
 def test_the_guarantees_hold_however_much_is_done_to_a_session(check: Check) -> None:
-    check(SessionMachine, LONG)
+    check(StatingMachine, LONG)

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from hypothesis import strategies as st
 
 from turnstream.events import (
+    AgentHandedOff,
     AnyEvent,
     ApprovalRequested,
     ApprovalResolved,
@@ -50,6 +51,7 @@ BUDGET = Budget(max_steps=32)
 call_ids = st.sampled_from(["c1", "c2", "c3"])
 input_ids = st.sampled_from(["i1", "i2", "i3"])
 turn_ids = st.sampled_from(["turn-1", "turn-2"])
+agents = st.sampled_from(["planner", "planner", "booker"])
 keys = st.sampled_from(["", "", "k1", "k2"])
 texts = st.sampled_from(["", "a", "b", "yes " * 20])
 calls = st.lists(call_ids.map(lambda name: ToolCall(name, "f", {"x": [1]})), max_size=2).map(tuple)
@@ -112,11 +114,21 @@ growth: st.SearchStrategy[AnyEvent] = st.one_of(
     st.builds(InputApplied, at=st.just(NOON), turn_id=turn_ids, input_id=input_ids),
     st.builds(InputWithdrawn, at=st.just(NOON), input_id=input_ids),
     st.builds(
+        AgentHandedOff,
+        at=st.just(NOON),
+        turn_id=turn_ids,
+        source=agents,
+        target=agents,
+        applied=st.booleans(),
+        call_id=call_ids,
+        budget=st.sampled_from([None, Budget(max_steps=3, seconds=9)]),
+    ),
+    st.builds(
         TurnStarted,
         at=st.just(NOON),
         turn_id=turn_ids,
         input_ids=input_ids.map(lambda each: (each,)),
-        agent=st.just("planner"),
+        agent=agents,
         budget=st.sampled_from([BUDGET, Budget(max_steps=3, seconds=9)]),
         owner=st.just(OWNER),
     ),

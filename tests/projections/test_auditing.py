@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from turnstream.events import (
     CODEC,
+    AgentHandedOff,
     AnyEvent,
     ApprovalRequested,
     ApprovalResolved,
@@ -87,6 +88,11 @@ def test_the_state_may_be_changed_from_outside_at_any_time_and_by_a_call_that_ru
     assert audit(with_event(6, StateChanged(at=AT, turn_id=T, call_id="y"))).breach is None
 
 
+def test_a_hand_off_that_was_asked_for_and_done_passes() -> None:
+    looked = audit([*SOUND[:4], ASKED, *SOUND[4:11], DONE, *SOUND[11:]])
+    assert looked.breach is None
+
+
 def without(place: int) -> list[AnyEvent]:
     return [*SOUND[:place], *SOUND[place + 1 :]]
 
@@ -100,6 +106,8 @@ def changed(place: int, **changes: object) -> list[AnyEvent]:
 
 
 AGAIN = ApprovalResolved(at=AT, approval_id="q", decision="rejected")
+ASKED = AgentHandedOff(at=AT, turn_id=T, source="a", target="b", applied=False, call_id="y")
+DONE = AgentHandedOff(at=AT, turn_id=T, source="a", target="b", call_id="y")
 BROKEN: dict[str, tuple[list[AnyEvent], str, int]] = {
     "a turn begun in another one": (with_event(14, SOUND[2]), "transition", 15),
     "a turn finished without its results": (with_event(10, SOUND[15]), "transition", 11),
@@ -131,6 +139,22 @@ BROKEN: dict[str, tuple[list[AnyEvent], str, int]] = {
         "pairing",
         8,
     ),
+    "a hand-off by another agent": (
+        with_event(4, AgentHandedOff(at=AT, turn_id=T, source="b", target="c", applied=False)),
+        "pairing",
+        5,
+    ),
+    "a hand-off that nobody asked for": (
+        with_event(12, AgentHandedOff(at=AT, turn_id=T, source="a", target="b")),
+        "pairing",
+        13,
+    ),
+    "a hand-off to another agent than was asked to": (
+        [*SOUND[:4], ASKED, *SOUND[4:11], replace(DONE, target="c")],
+        "pairing",
+        13,
+    ),
+    "a second hand-off at once": ([*SOUND[:4], ASKED, ASKED], "pairing", 6),
     "content that came back": (
         [*SOUND, ContentErased(at=AT, versions=(2,))],
         "erasure",

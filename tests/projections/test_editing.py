@@ -4,15 +4,17 @@ conversation that no provider accepts."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from itertools import accumulate
 
 import pytest
 from histories import NOON, OWNER, conversations, edits, growth, hostile, turn
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from turnstream.events import (
+    AgentHandedOff,
     AnyEvent,
     ApprovalResolved,
     AssistantMessage,
@@ -101,7 +103,7 @@ def test_turns_begin_in_order_within_the_transcript(events: list[AnyEvent]) -> N
 @st.composite
 def held(draw: st.DrawFn) -> list[AnyEvent]:
     """A conversation as it may be held and edited, but for rewinds."""
-    events: list[AnyEvent] = []
+    events: list[AnyEvent] = [SessionStarted(at=NOON, agent="planner")]
     open_turn = False
     for number in range(1, draw(st.integers(1, 6)) + 1):
         results = ["short", "long " * draw(st.integers(0, 40))]
@@ -118,7 +120,24 @@ def held(draw: st.DrawFn) -> list[AnyEvent]:
             events.append(SessionCleared(at=NOON))
     if open_turn:
         events.append(TurnAborted(at=NOON, turn_id="turn-9"))
-    return events
+    return handed_over(events, draw(st.lists(st.sampled_from(["planner", "booker", ""]))))
+
+
+def handed_over(events: list[AnyEvent], targets: list[str]) -> list[AnyEvent]:
+    """The same, with the next of the agents going on after each step that had calls."""
+    state, found, waiting = INITIAL, list[AnyEvent](), list(targets)
+    for each in events:
+        step: list[AnyEvent] = [each]
+        if isinstance(each, TurnStarted):
+            step = [replace(each, agent=state.active or "planner")]
+        state = evolve(state, step[0])
+        answered = isinstance(each, ToolResultRecorded) and state.phase is Phase.MODEL
+        if answered and waiting and (target := waiting.pop()) and state.turn is not None:
+            source, turn_id = state.turn.agent, state.turn.turn_id
+            step.append(AgentHandedOff(at=NOON, turn_id=turn_id, source=source, target=target))
+            state = evolve(state, step[1])
+        found += step
+    return found
 
 
 @given(held(), st.data())
@@ -137,6 +156,10 @@ def test_a_rewind_brings_back_what_was_there_at_any_version(
         assert after.unfolded == ""
         assert after.transcript == then.transcript[:keep]
         assert list(after.starts) == [each for each in then.starts if each < keep]
+        earlier = [each for each in after.switches if each.place < keep]
+        assert earlier == [each for each in then.switches if each.place < keep]
+        if version and then.turn is None:
+            assert (after.active, list(after.switches)) == (then.active, list(then.switches))
 
 
 @given(held(), st.data())
@@ -333,3 +356,39 @@ def test_a_late_result_changes_nothing_that_was_cut() -> None:
     events = [*turn(1, C1, results=["r"]), rewound(0)]
     late = ToolResultRecorded(at=NOON, turn_id="turn-1", call_id="c1", content="late")
     assert fold([*events, late]) == fold(events)
+
+
+def test_a_turn_that_is_dropped_takes_its_hand_off_along_and_no_earlier_one() -> None:
+    gone = AgentHandedOff(at=NOON, turn_id="turn-2", source="booker", target="clerk")
+    events = handed_over(
+        [*turn(1, C1, results=["r"]), *turn(2, C1, results=["r"], end=False)], ["booker"]
+    )
+    assert fold([*events, gone]).active == "clerk"
+    assert fold([*events, gone, TurnAborted(at=NOON, turn_id="turn-2")]).active == "booker"
+
+
+def test_time_counts_where_the_agent_that_goes_on_has_a_limit_of_it() -> None:
+    def at(seconds: int) -> datetime:
+        return NOON + timedelta(seconds=seconds)
+
+    def handed(seconds: int, limit: float) -> AgentHandedOff:
+        budget = Budget(max_steps=9, seconds=limit)
+        return AgentHandedOff(
+            at=at(seconds), turn_id="turn-1", source="a", target="b", budget=budget
+        )
+
+    state = fold(turn(1, C1, results=["r"], end=False))
+    for event in (handed(10, 60), handed(15, 0), handed(100, 60)):
+        state = evolve(state, event)
+    assert state.turn is not None
+    assert state.turn.active_at(at(103)) == 5 + 3
+    assert state.turn.budget.seconds == 60
+
+
+def test_a_hand_off_while_calls_lack_results_makes_the_session_read_only() -> None:
+    state = fold(turn(1, C1, end=False))
+    for applied, unfolded in ((False, ""), (True, "agent_handed_off")):
+        event = AgentHandedOff(
+            at=NOON, turn_id="turn-1", source="planner", target="b", applied=applied
+        )
+        assert evolve(state, event).unfolded == unfolded

@@ -15,6 +15,8 @@ from turnstream import (
     Handoff,
     Hooks,
     ImagePart,
+    Journal,
+    JournalRun,
     MailboxFull,
     Message,
     Model,
@@ -234,6 +236,7 @@ def inspecting(session: Session) -> None:
     assert_type(session.messages, Sequence[Message])
     assert_type(session.usage, Usage)
     assert_type(session.version, int)
+    assert_type(session.active_agent, str)
     assert_type(session.resume(), Turn | None)
     if pending := session.pending():
         assert_type(pending, Pending)
@@ -339,3 +342,19 @@ def refused(session: Session) -> str:
     except TurnstreamError as error:
         return f"{error.code} {error.turn_id} {error.call_id}"
     return ""
+
+
+def loading(run: JournalRun, path: str) -> int:
+    assert_type(run.epoch, int)
+    assert_type(run.idempotency_key, str)
+    run.run("inner", loading, path, idempotency_key=path)
+    for line in run.step_stream("read", search, path=path):
+        run.step("store", print, line)
+    return run.epoch
+
+
+with Journal("memory://", wait=1.5) as journal:
+    assert_type(journal.run("import", loading, "a.csv"), Any)
+    assert_type(journal.resume("import", loading, path="a.csv"), Any)
+    assert_type(journal.abandon("import"), bool)
+    assert_type([each.session_id for each in journal.runs("failed")], list[str])
