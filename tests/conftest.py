@@ -53,7 +53,7 @@ def _no_thread_outlives_its_test() -> Iterator[None]:
     assert not [thread.name for thread in started if thread.is_alive()]
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(autouse=True, scope="module")
 def _what_a_file_leaves_is_collected_with_it() -> Iterator[None]:
     # What a finalizer complains of fails the test that runs at the time. Left to chance, that is
     # one of the few that allocate enough for a full collection, in another file.
