@@ -26,10 +26,10 @@ try:
     from opentelemetry.context import Context
     from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode, TracerProvider
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
-except ImportError as error:
+except ImportError as _missing:
     raise ImportError(
         "telemetry needs OpenTelemetry's API: pip install turnstream[otel]"
-    ) from error
+    ) from _missing
 
 _OVER = 1000
 """How many ended stretches are remembered, for calls that end after them."""

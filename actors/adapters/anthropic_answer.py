@@ -60,7 +60,7 @@ class MessagesAnswer:
         self._blocks: dict[int, _Block] = {}
         self._counts: dict[str, Any] = {}
         self._reason = ""
-        self.is_whole = False
+        self.is_whole: bool = False
 
     def take(self, event: Mapping[str, Any]) -> Iterator[Delta | Usage]:
         """Add an event; what of it is to be shown."""
