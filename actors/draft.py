@@ -78,7 +78,8 @@ class Draft:
         """Take the rules of the turn that begins or goes on: with the active agent, or with
         another one, which has to go on."""
         if self.rules.for_turn is not None:
-            self.rules = self.rules.for_turn(self.state, turn_id, agent or self.state.active)
+            name = agent or self.state.active or self.rules.configured.name
+            self.rules = self.rules.for_turn(self.state, turn_id, name)
 
     def finds(self, agent: str) -> bool:
         """Whether an agent of that name is there."""

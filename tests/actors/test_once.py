@@ -153,7 +153,7 @@ def test_equal_calls_are_as_many_calls_wherever_they_are_asked_for(run: Run, sto
     one, two, three, four = (call("charge", f"c{n}", amount=7) for n in range(4))
     script = [[one], [two, three], ConnectionError("down"), "done", [four], "done again"]
     paid = list[str]()
-    system = run(script, tools=[charging(paid)], on=store)
+    system = run(script, tools=[charging(paid)], on=store, on_failure="keep")
     session = system.session("s")
     with pytest.raises(ModelFailed):
         session.send("charge").result(WAIT)
@@ -202,7 +202,7 @@ def test_resuming_again_and_again_where_nothing_is_unfinished_does_nothing(
 def test_resuming_again_and_again_finishes_what_is_unfinished_once(run: Run, store: str) -> None:
     script = [[call("charge", amount=7)], ConnectionError("down"), "done"]
     paid = list[str]()
-    system = run(script, tools=[charging(paid)], on=store)
+    system = run(script, tools=[charging(paid)], on=store, on_failure="keep")
     session = system.session("s")
     with pytest.raises(ModelFailed):
         session.send("charge").result(WAIT)

@@ -133,7 +133,7 @@ def test_a_turn_whose_answers_never_fit_fails_and_goes_on_when_it_is_resumed(
 ) -> None:
     model = ScriptedModel(["a", "b", OSLO])
     agent = Agent("agent", model=model, output_type=City, output_retries=1)
-    with ActorSystem(agent, store=store) as system:
+    with ActorSystem(agent, store=store, on_failure="keep") as system:
         session = system.session("s")
         with pytest.raises(InvalidOutput) as failed:
             session.send("Which city?").result(WAIT)
