@@ -181,7 +181,7 @@ def _parsed(found: re.Match[bytes], session_id: str, version: int) -> StoredReco
 
 
 def _event_line(version: int, topic: str, payload: bytes) -> bytes:
-    hashed, shown = digest(topic, version, payload), payload_member(payload)
+    hashed, shown = digest(topic, version, payload), b"".join(payload_member(payload))
     name = json.dumps(topic).encode()
     return b'{"version":%d,"topic":%b,"digest":"%b",%b}\n' % (version, name, hashed.encode(), shown)
 

@@ -8,17 +8,23 @@ from __future__ import annotations
 
 import json
 from base64 import b64decode, b64encode
+from collections.abc import Sequence
 from typing import NoReturn
+
+from msgspec import MsgspecError, Raw
+from msgspec.json import Decoder
 
 PLAIN = b'"payload":'
 ENCODED = b'"payload_base64":'
 
+_SYNTAX = Decoder(Raw)
 
-def payload_member(payload: bytes) -> bytes:
-    """The member of an object that holds the payload."""
+
+def payload_member(payload: bytes) -> Sequence[bytes]:
+    """The member of an object that holds the payload, in pieces: large ones are not copied."""
     if _is_one_line(payload):
-        return PLAIN + payload
-    return b'%b"%b"' % (ENCODED, b64encode(payload))
+        return PLAIN, payload
+    return ENCODED, b'"', b64encode(payload), b'"'
 
 
 def payload_of(value: bytes, *, encoded: bool) -> bytes:
@@ -28,10 +34,29 @@ def payload_of(value: bytes, *, encoded: bool) -> bytes:
 
 def _is_one_line(payload: bytes) -> bool:
     """Whether it is strict JSON in UTF-8 without a line break."""
-    if b"\n" in payload or b"\r" in payload:
+    if b"\n" in payload or b"\r" in payload or not _is_utf8(payload):
         return False
     try:
-        json.loads(payload.decode(), parse_constant=_no_constant)
+        _SYNTAX.decode(payload)
+    except (MsgspecError, RecursionError):
+        return _is_json(payload)
+    return True
+
+
+def _is_utf8(payload: bytes) -> bool:
+    if payload.isascii():
+        return True
+    try:
+        payload.decode()
+    except UnicodeError:
+        return False
+    return True
+
+
+def _is_json(payload: bytes) -> bool:
+    """The same of text with halves of surrogate pairs, which the quicker way does not take."""
+    try:
+        json.loads(payload, parse_constant=_no_constant)
     except (ValueError, RecursionError):
         return False
     return True

@@ -75,7 +75,7 @@ def read_at(descriptor: int, offset: int, length: int) -> bytes:
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
-def write_at(descriptor: int, offset: int, content: bytes) -> None:
+def write_at(descriptor: int, offset: int, content: bytes | memoryview) -> None:
     """All of the bytes."""
     pwrite, view = getattr(os, "pwrite", _seek_and_write), memoryview(content)
     while view:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
@@ -28,6 +28,9 @@ from .files import NEW, TORN, opened_file, read_at, sync_directory, write_at
 LARGEST = 4_000_000
 """Bytes after which the journal is emptied."""
 
+SMALL = 1_000_000
+"""Bytes up to which an entry is put together before it is written."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -38,7 +41,7 @@ class Write(NamedTuple):
     session: str
     path: Path
     offset: int
-    content: bytes | None
+    content: bytes | memoryview | None
 
 
 class _Entry(Struct, frozen=True):
@@ -64,9 +67,11 @@ class Journal:
     def commit(self, writes: Sequence[Write]) -> int:
         """Have the writes outlive whatever comes; where their entry begins. Raises ``OSError``,
         and then nothing was written."""
-        begun = os.fstat(self._opened()).st_size
+        begun = end = os.fstat(self._opened()).st_size
         try:
-            write_at(self._opened(), begun, _spelled(writes))
+            for piece in _spelled(writes):
+                write_at(self._opened(), end, piece)
+                end += len(piece)
             self._flush()
         except BaseException:
             self.withdraw(begun)
@@ -130,12 +135,12 @@ class Journal:
 
     def _entries(self, content: bytes) -> Iterator[tuple[Sequence[Write], int]]:
         """The whole entries, and where each ends."""
-        begun = 0
+        begun, whole = 0, memoryview(content)
         while (found := _read(content, begun)) is not None:
             entry, start = found
             writes: list[Write] = []
             for session, offset, length in entry.writes:
-                piece = content[start : start + length] if length >= 0 else None
+                piece = whole[start : start + length] if length >= 0 else None
                 writes.append(Write(session, self._path_of(session), offset, piece))
                 start += max(length, 0)
             yield writes, start
@@ -197,14 +202,18 @@ def _new(path: Path) -> Path:
     return path.with_name(path.name + NEW)
 
 
-def _spelled(writes: Sequence[Write]) -> bytes:
+def _spelled(writes: Sequence[Write]) -> Sequence[bytes | memoryview]:
+    """An entry in pieces: large ones are not copied."""
     places = [
         (each.session, each.offset, -1 if each.content is None else len(each.content))
         for each in writes
     ]
-    contents = b"".join([each.content or b"" for each in writes])
-    line = encode(_Entry(places, _digest(places, contents)))
-    return b"%b\n%b" % (line, contents)
+    contents = [each.content for each in writes if each.content is not None]
+    line = encode(_Entry(places, _digest(places, contents))) + b"\n"
+    # Small ones are, so that an entry is as a rule one write.
+    if sum(map(len, contents)) <= SMALL:
+        return (b"".join([line, *contents]),)
+    return line, *contents
 
 
 def _read(content: bytes, begun: int) -> tuple[_Entry, int] | None:
@@ -217,11 +226,14 @@ def _read(content: bytes, begun: int) -> tuple[_Entry, int] | None:
     except (MsgspecError, UnicodeError, RecursionError):
         return None
     length = sum(max(each[2], 0) for each in entry.writes)
-    contents = content[end + 1 : end + 1 + length]
-    if len(contents) < length or entry.digest != _digest(entry.writes, contents):
+    contents = memoryview(content)[end + 1 : end + 1 + length]
+    if len(contents) < length or entry.digest != _digest(entry.writes, [contents]):
         return None
     return entry, end + 1
 
 
-def _digest(places: Sequence[tuple[str, int, int]], contents: bytes) -> str:
-    return sha256(encode(places) + contents).hexdigest()[:32]
+def _digest(places: Sequence[tuple[str, int, int]], contents: Iterable[bytes | memoryview]) -> str:
+    hashed = sha256(encode(places))
+    for piece in contents:
+        hashed.update(piece)
+    return hashed.hexdigest()[:32]

@@ -17,9 +17,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from hashlib import sha256
+from itertools import chain
 from typing import TypeVar
 
 from msgspec import MsgspecError, Struct
@@ -90,7 +91,7 @@ class Tombstone(Struct, frozen=True, gc=False):
 
 def sealed(line: Struct) -> bytes:
     """A line of these fields, with its sum and its line break."""
-    return _seal(encode(line)[:-1])
+    return b"".join(_seal(encode(line)[:-1]))
 
 
 def opened(text: bytes, kind: type[L]) -> L:
@@ -102,11 +103,11 @@ def opened(text: bytes, kind: type[L]) -> L:
         raise Unfit(f"this is no line of a {kind.__name__.lower()}") from error
 
 
-def event_line(version: int, position: int, event: EncodedEvent) -> bytes:
-    """The line of an event."""
+def event_line(version: int, position: int, event: EncodedEvent) -> Sequence[bytes]:
+    """The line of an event, in pieces: a large payload is not copied."""
     topic, payload = event
     places = b'{"version":%d,"position":%d,"topic":' % (version, position)
-    return _seal(b"%b%b,%b" % (places, json.dumps(topic).encode(), payload_member(payload)))
+    return _seal(places, json.dumps(topic).encode(), b",", *payload_member(payload))
 
 
 def record_of(text: bytes, session_id: str) -> StoredRecord:
@@ -125,7 +126,8 @@ def record_of(text: bytes, session_id: str) -> StoredRecord:
 def unit_lines(first: int, position: int, events: Iterable[EncodedEvent], row: SessionRow) -> bytes:
     """The lines of a unit whose first event has this version and this position."""
     lines = [event_line(first + n, position + n, event) for n, event in enumerate(events)]
-    return b"".join([*lines, sealed(Closing(len(lines), row_line(row)))])
+    closing = sealed(Closing(len(lines), row_line(row)))
+    return b"".join([*chain.from_iterable(lines), closing])
 
 
 def row_line(row: SessionRow) -> RowLine:
@@ -163,8 +165,8 @@ def row_of(session_id: str, line: RowLine) -> SessionRow:
     )
 
 
-def _seal(body: bytes) -> bytes:
-    return b'%b%b%b"}\n' % (body, _SUM, _sum(body))
+def _seal(*body: bytes) -> Sequence[bytes]:
+    return *body, _SUM, _sum(*body), b'"}\n'
 
 
 def _checked(text: bytes) -> bytes:
@@ -176,5 +178,8 @@ def _checked(text: bytes) -> bytes:
     return body
 
 
-def _sum(body: bytes) -> bytes:
-    return sha256(body).hexdigest()[:16].encode()
+def _sum(*body: bytes) -> bytes:
+    hashed = sha256()
+    for piece in body:
+        hashed.update(piece)
+    return hashed.hexdigest()[:16].encode()

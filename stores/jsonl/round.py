@@ -82,7 +82,7 @@ class Round:
         offset, count = head.end + len(begun), len(events)
         end = offset + len(unit)
         spans = [Span(self._last + 1, head.version + 1, count, offset, len(unit))] if count else []
-        self._chunks.setdefault(session_id, (head.end, []))[1].extend((begun, unit))
+        self._chunks.setdefault(session_id, (head.end, []))[1].extend(filter(None, (begun, unit)))
         self._log.append(sealed(Change(session_id, end, edition, spans, row_line(row))))
         self._heads[session_id] = Head(head.version + count, row, end, edition)
         self._last += count
@@ -106,18 +106,26 @@ class Round:
 
     def flush(self) -> None:
         """Write what was brought so far. Raises ``FlushFailed``."""
-        chunks, log = self._chunks, b"".join(self._log)
-        self._begin()
-        if log:
-            writes = [
-                Write(sid, self.files.path_of(sid), offset, b"".join(pieces))
-                for sid, (offset, pieces) in chunks.items()
-            ]
+        if writes := self._taken():
             try:
-                self._write([*writes, Write("", self.files.log.path, self.files.log.end, log)])
+                self._write(writes)
+                writes.clear()  # or an emptying journal would be read beside what is in it
+                self._empty_full_journal()
             except OSError as error:
                 raise FlushFailed from error
         self.settled = len(self.outcomes)
+
+    def _taken(self) -> list[Write]:
+        """What was brought so far; the round begins anew."""
+        chunks, log = self._chunks, b"".join(self._log)
+        self._begin()
+        if not log:
+            return []
+        writes = [
+            Write(sid, self.files.path_of(sid), offset, b"".join(pieces))
+            for sid, (offset, pieces) in chunks.items()
+        ]
+        return [*writes, Write("", self.files.log.path, self.files.log.end, log)]
 
     def _begin(self) -> None:
         self._heads: dict[str, Head] = {}
@@ -142,8 +150,10 @@ class Round:
         lock.note(under_way=False)
         self.files.log.refresh()
         self._last = self.index.last
-        if journal.is_full:
-            journal.empty()
+
+    def _empty_full_journal(self) -> None:
+        if self.files.journal.is_full:
+            self.files.journal.empty()
 
 
 def _size(path: Path) -> int:

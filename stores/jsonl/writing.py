@@ -161,7 +161,7 @@ def _rewritten(
             else:
                 record = record_of(line, session_id)
                 event = payloads.get(record.version, EncodedEvent(record.topic, record.payload))
-                piece = event_line(record.version, record.position, event)
+                piece = b"".join(event_line(record.version, record.position, event))
                 version, size = record.version, size + len(event.payload)
                 first = first or record.position
         except Unfit as error:

@@ -49,7 +49,7 @@ with ActorSystem(Agent("agent", model=model, tools=[fetch]), store=address) as s
         begun = perf_counter()
         session.send("more").accepted().result(60)
         times.append(perf_counter() - begun)
-    assert sorted(times)[5] < 0.1, times
+    assert sorted(times)[5] < 0.05, times
 with ActorSystem(Agent("agent", model=ScriptedModel([])), store=address) as system:
     recorded, = [e.event for e in system.session("s").events() if e.topic == "tool_result_recorded"]
     assert recorded.outcome == "ok" and recorded.content == made
@@ -60,9 +60,10 @@ with ActorSystem(Agent("agent", model=ScriptedModel([])), store=address) as syst
 @on_durable_stores
 @pytest.mark.parametrize("kind", ["text", "bytes"])
 def test_a_result_of_64_megabytes_is_recorded_whole_and_what_follows_is_not_slower(
-    address: str, store_kind: str, kind: str
+    address: str, kind: str
 ) -> None:
-    most = "9.5" if store_kind == "jsonl" else "6.5"  # a line is put together from its parts
+    # Bytes are base64 in what is stored, and read back before they are.
+    most = "6" if kind == "text" else "6.5"
     child = [sys.executable, "-c", LARGE_RESULT, address, kind, str(64_000_000), most]
     done = subprocess.run(child, capture_output=True, text=True, timeout=WAIT, check=False)
     assert done.returncode == 0, done.stderr

@@ -168,6 +168,7 @@ def test_every_kind_of_event_that_can_hold_any_value_is_checked() -> None:
     assert {kind for kind in TOPICS.values() if open_fields(kind)} == set(_IS_JSON)
     assert {kind.__name__ for kind in _IS_JSON} == {
         "AgentConfigured",
+        "ApprovalRequested",
         "ApprovalResolved",
         "ContextCarried",
         "ForkPatched",
