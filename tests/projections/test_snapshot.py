@@ -51,7 +51,7 @@ from turnstream.projections import (
 )
 
 AT = datetime(2026, 1, 2, 3, 4, 5, 678, UTC)
-DIGESTS = {1: "4ba0d1e89e262d9b", 2: "6f153a49e5f79d85"}
+DIGESTS = {1: "4ba0d1e89e262d9b", 2: "9ed131ef7cce3382"}
 
 
 def turn(number: int, *inside: SessionEvent, content: Any = "hi") -> list[SessionEvent]:
