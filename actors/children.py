@@ -27,7 +27,12 @@ from ..events.errors import (
     TurnWithdrawn,
 )
 from ..events.messages import NO_USAGE, ToolCall
-from ..events.session import ParentCall, TurnAborted
+from ..events.session import (
+    TurnAborted,
+)
+from ..events.terms import (
+    ParentCall,
+)
 from ..projections import SessionState, Settled
 from .approving import not_found
 from .commands import Abort, Command, GoOn, Resolve, Submit

@@ -19,7 +19,15 @@ from ..events.messages import (
     ToolCall,
     Usage,
 )
-from ..events.session import AgentConfigured, Budget, Owner, ParentCall, ToolCallStarted
+from ..events.session import (
+    AgentConfigured,
+    ToolCallStarted,
+)
+from ..events.terms import (
+    Budget,
+    Owner,
+    ParentCall,
+)
 from ..projections import Carried, SessionState, TakenStep
 from .outputs import Fits, Unfit
 

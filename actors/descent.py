@@ -9,12 +9,14 @@ from ..events.codec import CODEC, topic_of
 from ..events.errors import CorruptEvent
 from ..events.session import (
     ModelTurnRecorded,
-    ParentCall,
     SessionStarted,
     ToolCallStarted,
     ToolResultRecorded,
     TurnResumed,
     TurnStarted,
+)
+from ..events.terms import (
+    ParentCall,
 )
 from ..stores import EventStore
 from .parentage import PREFIX, child_id

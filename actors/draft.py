@@ -15,12 +15,14 @@ from ..events.session import (
     InputQueued,
     ModelCallDiscarded,
     ModelTurnRecorded,
-    ParentCall,
     SessionEvent,
     SessionStarted,
     ToolResultRecorded,
     TurnResumed,
     TurnStarted,
+)
+from ..events.terms import (
+    ParentCall,
 )
 from ..projections import OpenTurn, QueuedInput, SessionState, evolve
 from ..projections.phases import Phase, check_transition

@@ -7,7 +7,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from ..events.messages import ToolSpec
-from ..events.session import AgentConfigured, Teammate
+from ..events.session import (
+    AgentConfigured,
+)
+from ..events.terms import (
+    Teammate,
+)
 
 
 class Change(NamedTuple):

@@ -17,7 +17,15 @@ from ..events.messages import (
     ToolMessage,
     UserMessage,
 )
-from ..events.session import ForkOrigin, ForkPatched, InputQueued, SessionEvent, SessionStarted
+from ..events.session import (
+    ForkPatched,
+    InputQueued,
+    SessionEvent,
+    SessionStarted,
+)
+from ..events.terms import (
+    ForkOrigin,
+)
 from ..events.values import plain
 from ..projections import SessionState, evolve
 from ..projections.editing import is_conversation, last_result

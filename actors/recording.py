@@ -15,12 +15,14 @@ from ..events.errors import ApprovalDecided, InvalidSessionId, WrongExpectedVers
 from ..events.session import (
     AgentConfigured,
     AnyEvent,
-    Budget,
     ContentErased,
+    SessionEvent,
+)
+from ..events.terms import (
+    Budget,
     ForkOrigin,
     Owner,
     ParentCall,
-    SessionEvent,
 )
 from ..projections import INITIAL, SessionState, fold
 from ..stores import EventStore

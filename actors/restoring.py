@@ -19,7 +19,14 @@ from ..events.approvals import dump_approvals
 from ..events.chain import link
 from ..events.codec import CODEC
 from ..events.errors import CorruptEvent
-from ..events.session import AnyEvent, ForkOrigin, SessionStarted, UnknownEvent
+from ..events.session import (
+    AnyEvent,
+    SessionStarted,
+    UnknownEvent,
+)
+from ..events.terms import (
+    ForkOrigin,
+)
 from ..projections import INITIAL, SessionState, fold
 from ..stores import EventStore, SessionRow
 from .projecting import Progress

@@ -28,8 +28,6 @@ from ..events.errors import (
 from ..events.frozen import thawed
 from ..events.identifiers import JOURNAL
 from ..events.session import (
-    Budget,
-    Owner,
     SessionEvent,
     SessionStarted,
     TurnAborted,
@@ -37,6 +35,10 @@ from ..events.session import (
     TurnFinished,
     TurnResumed,
     TurnStarted,
+)
+from ..events.terms import (
+    Budget,
+    Owner,
 )
 from ..events.values import plain
 from ..projections import OpenTurn, SessionState, TakenStep, fold

@@ -12,7 +12,9 @@ from typing import Any
 from pykka import ActorDeadError
 
 from ..events.errors import ActorError
-from ..events.session import Owner
+from ..events.terms import (
+    Owner,
+)
 from ..stores import EventStore
 from .agent import Agent
 from .children import Children

@@ -8,7 +8,9 @@ from hashlib import sha256
 from typing import Any, cast
 
 from ..events.messages import ToolSpec
-from ..events.session import Teammate
+from ..events.terms import (
+    Teammate,
+)
 from .agent import Agent
 from .choosing import chooses
 from .drift import canonical

@@ -7,17 +7,19 @@ from datetime import datetime
 from ..events.messages import NO_USAGE, AssistantMessage, Content, Outcome, ToolSpec, Usage
 from ..events.session import (
     AgentConfigured,
-    Budget,
     InputApplied,
     InputQueued,
     ModelTurnRecorded,
-    Owner,
     SessionEvent,
     SessionStarted,
     ToolCallStarted,
     ToolResultRecorded,
     TurnFinished,
     TurnStarted,
+)
+from ..events.terms import (
+    Budget,
+    Owner,
 )
 from ..projections import INITIAL, SessionState, evolve
 from ..projections.phases import Phase, check_transition

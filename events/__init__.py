@@ -96,11 +96,9 @@ from .session import (
     ApprovalRequested,
     ApprovalResolved,
     ApprovalWithdrawn,
-    Budget,
     ContentErased,
     ContextCarried,
     Event,
-    ForkOrigin,
     ForkPatched,
     InputApplied,
     InputQueued,
@@ -108,8 +106,6 @@ from .session import (
     ModelCallDiscarded,
     ModelTurnRecorded,
     OutputRefused,
-    Owner,
-    ParentCall,
     SessionCleared,
     SessionEvent,
     SessionRewound,
@@ -117,7 +113,6 @@ from .session import (
     StateChanged,
     Status,
     StepRecorded,
-    Teammate,
     ToolCallStarted,
     ToolResultRecorded,
     ToolResultsTrimmed,
@@ -127,6 +122,13 @@ from .session import (
     TurnResumed,
     TurnStarted,
     UnknownEvent,
+)
+from .terms import (
+    Budget,
+    ForkOrigin,
+    Owner,
+    ParentCall,
+    Teammate,
 )
 from .upcast import UPCASTERS, Upcaster, Upcasters
 from .values import MAX_DEPTH, plain

@@ -23,10 +23,12 @@ from ..events.messages import (
 from ..events.rendering import render
 from ..events.session import (
     ForkPatched,
-    Owner,
     SessionCleared,
     SessionRewound,
     ToolResultsTrimmed,
+)
+from ..events.terms import (
+    Owner,
 )
 from .folding import Folding
 from .open_turn import (

@@ -17,7 +17,10 @@ from ..events.messages import (
     ToolMessage,
     Usage,
 )
-from ..events.session import Budget, Owner
+from ..events.terms import (
+    Budget,
+    Owner,
+)
 
 
 class Requested(Struct, frozen=True, gc=False, tag=True):

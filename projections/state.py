@@ -15,7 +15,14 @@ from ..events.messages import (
     Message,
     Usage,
 )
-from ..events.session import AgentConfigured, FinishReason, ParentCall, Status
+from ..events.session import (
+    AgentConfigured,
+    FinishReason,
+    Status,
+)
+from ..events.terms import (
+    ParentCall,
+)
 from .growing import Growing
 from .open_turn import OpenTurn, QueuedInput
 from .phases import Phase

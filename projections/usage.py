@@ -10,11 +10,13 @@ from msgspec.structs import replace
 from ..events.messages import NO_USAGE, Usage
 from ..events.session import (
     AnyEvent,
-    ForkOrigin,
     ModelCallDiscarded,
     ModelTurnRecorded,
     SessionStarted,
     ToolResultRecorded,
+)
+from ..events.terms import (
+    ForkOrigin,
 )
 
 

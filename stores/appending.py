@@ -7,7 +7,9 @@ from functools import cache
 
 from ..events.approvals import dump_approvals
 from ..events.errors import WrongExpectedVersion
-from ..events.session import ForkOrigin
+from ..events.terms import (
+    ForkOrigin,
+)
 from .port import Append, Appended
 from .rows import head_of, microseconds, refused
 

@@ -11,11 +11,9 @@ from ...events.messages import Content, FilePart, ImagePart, Part, TextPart, Too
 from ...events.session import (
     AgentConfigured,
     AnyEvent,
-    ForkOrigin,
     ForkPatched,
     InputQueued,
     ModelTurnRecorded,
-    Owner,
     SessionStarted,
     ToolCallStarted,
     ToolResultRecorded,
@@ -24,6 +22,10 @@ from ...events.session import (
     TurnResumed,
     TurnStarted,
     UnknownEvent,
+)
+from ...events.terms import (
+    ForkOrigin,
+    Owner,
 )
 from .text import quoted, readable
 

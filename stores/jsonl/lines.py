@@ -29,7 +29,12 @@ from msgspec.json import decode, encode
 from ...events.approvals import dump_approvals, load_approvals
 from ...events.envelope import EncodedEvent, StoredRecord
 from ...events.json_lines import payload_member, payload_of
-from ...events.session import ForkOrigin, Status
+from ...events.session import (
+    Status,
+)
+from ...events.terms import (
+    ForkOrigin,
+)
 from ..port import SessionRow
 
 FORMAT = 1
