@@ -195,7 +195,8 @@ def test_live_writers_are_not_held_up_and_win(opened: EventStore) -> None:
 
     def write() -> None:
         known = Known()
-        while not over.is_set():
+        # In memory one writer outruns whoever reads what it writes.
+        while not over.is_set() and known.version < 2_000:
             said = (
                 SessionStarted(at=NOON, agent="live")
                 if known.version == 0
