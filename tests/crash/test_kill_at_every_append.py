@@ -104,6 +104,7 @@ def test_a_killed_worker_sends_its_runs_again_and_each_is_done_once(
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
+@on_stores("sqlite")
 def test_a_worker_killed_at_any_append_sends_its_runs_again_and_each_is_done_once(
     tell: Callable[..., Story],
 ) -> None:
