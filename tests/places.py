@@ -47,21 +47,31 @@ def _chosen(test: pytest.Item) -> tuple[Sequence[str], Sequence[str]]:
 
 def spread(tests: Sequence[pytest.Item]) -> list[pytest.Item]:
     """Of a test with many arguments, those that run on a kind of store that a quick run leaves
-    out: every test on every kind, and each set of arguments on one of these kinds, in turn."""
+    out: every test on every kind, and each set of arguments on one of these kinds, in turn. The
+    usual kinds are all run on, and a quick run takes turns with them, too."""
     sets: dict[str, list[object]] = {}
     for test in tests:
         known = sets.setdefault(_name(test), [])
         if _arguments(test) not in known:
             known.append(_arguments(test))
-    return [each for each in tests if _is_its_turn(each, sets[_name(each)])]
+    spread = []
+    for test in tests:
+        kinds, quick = _chosen(test)
+        usual, left = [k for k in kinds if k in quick], [k for k in kinds if k not in quick]
+        if not _is_its_turn(test, left, sets[_name(test)]):
+            continue
+        if not _is_its_turn(test, usual, sets[_name(test)]):
+            test.add_marker(pytest.mark.slow)
+        spread.append(test)
+    return spread
 
 
-def _is_its_turn(test: pytest.Item, sets: Sequence[object]) -> bool:
-    kinds, quick = _chosen(test)
-    left, kind = [each for each in kinds if each not in quick], _parameters(test).get("store_kind")
-    if kind not in left or len(sets) == 1:
+def _is_its_turn(test: pytest.Item, kinds: Sequence[str], sets: Sequence[object]) -> bool:
+    """Whether it is the turn of a test's kind of store with its arguments, among these kinds."""
+    kind = _parameters(test).get("store_kind")
+    if kind not in kinds or len(sets) == 1:
         return True
-    return left[sets.index(_arguments(test)) % len(left)] == kind
+    return kinds[sets.index(_arguments(test)) % len(kinds)] == kind
 
 
 def _name(test: pytest.Item) -> str:

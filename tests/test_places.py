@@ -11,10 +11,20 @@ import pytest
 from places import KINDS, QUICK, spread
 
 
+class Made(SimpleNamespace):
+    """A test as pytest collects it, as far as it is looked at."""
+
+    slow = False
+
+    def add_marker(self, mark: pytest.MarkDecorator) -> None:
+        assert mark.name == "slow"
+        self.slow = True
+
+
 def made(kinds: Sequence[str], sets: int) -> list[Any]:
     mark = SimpleNamespace(args=tuple(kinds), kwargs={"quick": QUICK})
     return [
-        SimpleNamespace(
+        Made(
             nodeid=f"test_a[{kind}-{number}]",
             callspec=SimpleNamespace(
                 indices={"store_kind": kinds.index(kind), "argument": number},
@@ -37,10 +47,13 @@ def test_every_test_runs_on_every_kind_and_every_argument_is_used(
     assert {argument for _, argument in ran} == {*range(sets)}
     quick = [test for test in tests if test.callspec.params["store_kind"] in QUICK]
     assert all(tuple(test.callspec.indices.values()) in ran for test in quick)
+    at_once = [test for test in quick if not test.slow]
+    usual = len({*kinds} & {*QUICK})
+    assert len(at_once) == (usual if sets == 1 else min(usual, 1) * sets)
     left = len({*kinds} - {*QUICK})
     assert len(ran) - len(quick) == (left if sets == 1 else min(left, 1) * sets)
 
 
 def test_what_has_no_store_runs() -> None:
-    plain: Any = SimpleNamespace(nodeid="test_a", get_closest_marker=lambda _: None)
+    plain: Any = Made(nodeid="test_a", get_closest_marker=lambda _: None)
     assert spread([plain]) == [plain]

@@ -183,7 +183,11 @@ WHERE originator_id = 'long' AND originator_version = {at};
 @pytest.mark.parametrize(
     "done", [REMOVE, SWAP, DUPLICATE, GAP], ids=["removed", "swapped", "repeated", "a gap"]
 )
-@pytest.mark.parametrize("mended", [False, True], ids=["row as it was", "row mended"])
+@pytest.mark.parametrize(
+    "mended",
+    [False, pytest.param(True, marks=pytest.mark.slow)],
+    ids=["row as it was", "row mended"],
+)
 @given(at=st.integers(1, 9975))
 @example(at=1)
 @example(at=9975)

@@ -64,6 +64,7 @@ def test_an_undisturbed_session_takes_an_append_for_each_message_it_gets(begin: 
     assert begin().live(AtAppend("after", APPENDS)).killed
 
 
+@pytest.mark.slow
 def test_a_session_killed_at_any_append_is_resumed_as_if_nothing_had_happened(
     begin: Begin,
 ) -> None:

@@ -158,9 +158,13 @@ def shared() -> Iterator[EventStore]:
         yield store
 
 
+def at_once(failures: int, retry_after: float | None) -> float:
+    return 0
+
+
 def system(store: EventStore, model: Any, **limits: Any) -> ActorSystem:
     model = ScriptedModel(model) if isinstance(model, list) else model
-    agent = Agent("agent", model=model, tools=[work], **limits)
+    agent = Agent("agent", model=model, tools=[work], retry_wait=at_once, **limits)
     return ActorSystem(agent, store=store, on_failure="keep")
 
 
