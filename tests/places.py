@@ -16,6 +16,7 @@ import pytest
 KINDS = ("memory", "sqlite", "jsonl", "postgresql")
 DURABLE = KINDS[1:]
 QUICK = ("memory", "sqlite")
+FEW = 5
 
 NewAddress: TypeAlias = Callable[[], str]
 """Gives the address of another empty store, each time it is called."""
@@ -48,7 +49,7 @@ def _chosen(test: pytest.Item) -> tuple[Sequence[str], Sequence[str]]:
 def spread(tests: Sequence[pytest.Item]) -> list[pytest.Item]:
     """Of a test with many arguments, those that run on a kind of store that a quick run leaves
     out: every test on every kind, and each set of arguments on one of these kinds, in turn. The
-    usual kinds are all run on, and a quick run takes turns with them, too."""
+    usual kinds are all run on; a quick run takes turns with them, too, and takes but a few sets."""
     sets: dict[str, list[object]] = {}
     for test in tests:
         known = sets.setdefault(_name(test), [])
@@ -60,7 +61,7 @@ def spread(tests: Sequence[pytest.Item]) -> list[pytest.Item]:
         usual, left = [k for k in kinds if k in quick], [k for k in kinds if k not in quick]
         if not _is_its_turn(test, left, sets[_name(test)]):
             continue
-        if not _is_its_turn(test, usual, sets[_name(test)]):
+        if not _is_quick(test, usual, sets[_name(test)]):
             test.add_marker(pytest.mark.slow)
         spread.append(test)
     return spread
@@ -72,6 +73,15 @@ def _is_its_turn(test: pytest.Item, kinds: Sequence[str], sets: Sequence[object]
     if kind not in kinds or len(sets) == 1:
         return True
     return kinds[sets.index(_arguments(test)) % len(kinds)] == kind
+
+
+def _is_quick(test: pytest.Item, kinds: Sequence[str], sets: Sequence[object]) -> bool:
+    """Whether its arguments are among the few, from all over them, of a quick run, and it is the
+    turn of its kind of store. Without one a test is quick enough."""
+    if _parameters(test).get("store_kind") not in kinds:
+        return True
+    few = sets[:: -(-len(sets) // FEW)]
+    return _arguments(test) in few and _is_its_turn(test, kinds, few)
 
 
 def _name(test: pytest.Item) -> str:
