@@ -33,7 +33,7 @@ from ..events.session import (
 from ..events.terms import (
     ParentCall,
 )
-from ..projections import SessionState, Settled
+from ..projections import OpenCall, SessionState, Settled
 from .approving import not_found
 from .commands import Abort, Command, GoOn, Resolve, Submit
 from .descent import children_of
@@ -161,12 +161,14 @@ class Children:
     def stop(self, session_id: str, decision: Decision) -> None:
         """Stop those that work for the turn that was stopped, as it was."""
         turn = decision.states[0].turn
+        at_work = [] if turn is None else [call for call in turn.calls if _is_at_work(call)]
+        if turn is None or not at_work:
+            return
         for event in decision.events:
-            if isinstance(event, TurnAborted) and turn is not None:
-                for each in turn.calls:
-                    if each.child and not isinstance(each.stage, Settled):
-                        key = idempotency_key(session_id, turn.turn_id, each.call.id)
-                        self._abort(each.child, key, decision.states[0], keep=event.kept)
+            if isinstance(event, TurnAborted):
+                for each in at_work:
+                    key = idempotency_key(session_id, turn.turn_id, each.call.id)
+                    self._abort(each.child, key, decision.states[0], keep=event.kept)
 
     def _abort(self, session_id: str, key: str, state: SessionState, *, keep: bool) -> None:
         told: Promise[bool] = Promise(session_id)
@@ -242,3 +244,7 @@ def _failed(agent: str, error: TurnError | SessionCrashed) -> ToolDone:
     if isinstance(error, TurnError):
         why, used = error.reason or why, error.spent or NO_USAGE
     return ToolDone("error", f"The agent {agent!r} failed ({error.code}): {why}", used)
+
+
+def _is_at_work(call: OpenCall) -> bool:
+    return bool(call.child) and not isinstance(call.stage, Settled)

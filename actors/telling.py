@@ -41,9 +41,10 @@ class Teller:
         hooking = None if ready is None else ready.hooking
         listening = () if hooking is None else hooking.listening
         if self._stretch is None:
-            self._hooks = () if any(map(_hands_over, decision.events)) else listening
             if hooking is None:
+                self._hooks = ()
                 return
+            self._hooks = () if any(map(_hands_over, decision.events)) else listening
         for version, event in enumerate(decision.events, first):
             before, after = decision.states[version - first : version - first + 2]
             if _hands_over(event):
