@@ -204,8 +204,11 @@ class TravelMachine(RuleBasedStateMachine):
     def abort(self, which: int, keep: bool) -> None:
         session = self.session(which)
         if session.id in self.hung and session.id in self.turns:
+            known = len(self.recorded(session.id))
             self.turns[session.id].abort(keep=keep).result(WAIT)
-            self.hung.pop(session.id)
+            # An input that waits for a turn that goes on is taken back, and that turn still hangs.
+            if any(isinstance(each, TurnAborted) for each in self.recorded(session.id)[known:]):
+                self.hung.pop(session.id)
             self.rest(session.id)
 
     @rule()
