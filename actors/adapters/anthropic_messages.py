@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import aclosing
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ...events.messages import ModelTurn, ToolSpec, Usage
-from ..models import Delta, ModelRequest
+from ...events.messages import ToolSpec
+from ..models import ModelRequest
 from .anthropic_answer import MessagesAnswer
 from .anthropic_endpoint import AnthropicEndpoint
 from .anthropic_input import messages_input
 from .anthropic_output import wanted_output
-from .carrying import with_settings
-from .faults import cut_off
-
-if TYPE_CHECKING:
-    from anthropic import AsyncAnthropic
+from .hosted import HostedModel
 
 
-class AnthropicMessages:
+class AnthropicMessages(HostedModel[MessagesAnswer]):
     """A model behind Messages, at Anthropic or at any server that is compatible.
 
     ``base_url`` and ``api_key`` are the client's own, which reads ``ANTHROPIC_BASE_URL`` and
@@ -34,50 +28,16 @@ class AnthropicMessages:
     client is not installed.
     """
 
-    def __init__(
-        self,
-        name: str,
-        *,
-        base_url: str | None = None,
-        api_key: str | None = None,
-        timeout: float | None = None,
-        headers: Mapping[str, str] | None = None,
-        client: Callable[[], AsyncAnthropic] | None = None,
-        settings: Mapping[str, Any] | None = None,
-    ) -> None:
-        self._name, self._settings = name, dict(settings or {})
-        self._endpoint = AnthropicEndpoint(
-            self.id,
-            base_url=base_url,
-            api_key=api_key,
-            timeout=timeout,
-            headers=headers,
-            client=client,
-        )
+    prefix = "anthropic"
+    path = "/v1/messages"
+    endpoint = AnthropicEndpoint
 
-    @property
-    def id(self) -> str:
-        """The model's name in the stream: ``anthropic:NAME``."""
-        return f"anthropic:{self._name}"
+    def _answer(self) -> MessagesAnswer:
+        return MessagesAnswer(self.id)
 
-    async def stream(self, request: ModelRequest) -> AsyncIterator[Delta | Usage | ModelTurn]:
-        """The answer as it comes, and then as a turn.
-
-        Raises ``ModelUnavailable``, ``ModelRefused``, ``ContextTooLong``, and
-        ``ModelStreamEnded`` where the answer is not whole.
-        """
-        answer = MessagesAnswer(self.id)
-        async with aclosing(self._endpoint.events(self._body(request))) as events:
-            async for event in events:
-                for shown in answer.take(event):
-                    yield shown
-        if not answer.is_whole:
-            raise cut_off(self.id)
-        yield answer.turn()
-
-    def _body(self, request: ModelRequest) -> Any:
+    def _body(self, request: ModelRequest) -> dict[str, Any]:
         output, instructions = wanted_output(request)
-        body = {
+        return {
             "model": self._name,
             "max_tokens": 8192,
             "system": instructions or None,
@@ -86,7 +46,6 @@ class AnthropicMessages:
             "output_config": output,
             "stream": True,
         }
-        return with_settings(body, self._settings, request.settings)
 
 
 def _tool(tool: ToolSpec) -> dict[str, Any]:

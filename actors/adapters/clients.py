@@ -7,8 +7,6 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from threading import Lock
 from typing import Generic, TypeVar
 
-from ...events.errors import InvalidAgent
-
 Client = TypeVar("Client")
 
 
@@ -49,10 +47,3 @@ async def _keep(
         yield
     finally:
         await close(client)
-
-
-def not_installed(extra: str) -> InvalidAgent:
-    """The error of an adapter whose provider's client is not there."""
-    return InvalidAgent(
-        f"the client of {extra} is not installed: pip install 'turnstream[{extra}]'"
-    )

@@ -16,9 +16,7 @@ from .openai_chat import OpenAIChat
 from .openai_responses import OpenAIResponses
 
 _ADAPTERS: Mapping[str, Callable[[str], Model]] = {
-    "anthropic": AnthropicMessages,
-    "openai": OpenAIChat,
-    "openai-responses": OpenAIResponses,
+    each.prefix: each for each in (AnthropicMessages, OpenAIChat, OpenAIResponses)
 }
 
 
