@@ -8,7 +8,6 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from threading import Event, Lock, Thread
-from types import TracebackType
 from typing import Any, Literal, TypeAlias
 
 from ..events.errors import RunBusy, StepRefused, StoreError, SystemClosed
@@ -18,6 +17,7 @@ from ..events.session import Status
 from ..stores import EventStore, SessionRow, open_store
 from .following import BEATS_A_LEASE
 from .journal_run import JournalRun
+from .leaving import ClosedOnLeaving
 from .models import is_async
 from .nodes import Nodes
 from .run_stream import Ended, RunStream, busy, finished
@@ -29,7 +29,7 @@ POLL_SECONDS = 0.05
 Entry: TypeAlias = Ended | Literal["begun", "busy"]
 
 
-class Journal:
+class Journal(ClosedOnLeaving):
     """Runs functions in durable steps, each run in a stream of its own.
 
     ``store`` is an address, or an open store, which is then not closed with the journal. ``wait``
@@ -103,28 +103,6 @@ class Journal:
         self._nodes.leave()
         if self._owns_store:
             self._store.close()
-
-    def __enter__(self) -> Journal:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
-    async def __aenter__(self) -> Journal:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await asyncio.to_thread(self.close)
 
     def _start(
         self, run_id: str, fn: Callable[..., Any], args: Any, kwargs: Any, *, replays: bool

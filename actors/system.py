@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from secrets import token_hex
-from types import TracebackType
 from typing import Any, TypeVar, get_args
 from weakref import WeakSet
 
@@ -28,6 +27,7 @@ from .descent import got_on
 from .effects import Place
 from .forking import Lineage, fork, lineage
 from .handles import Session, as_text, check_policy
+from .leaving import ClosedOnLeaving
 from .letters import Asked, Asker
 from .logging_context import about
 from .losing import warn_of_lost_questions, warn_that_nothing_was_kept
@@ -48,7 +48,7 @@ R = TypeVar("R")
 log: logging.Logger = logging.getLogger("turnstream")
 
 
-class ActorSystem:
+class ActorSystem(ClosedOnLeaving):
     """Runs sessions of one or several agents on one store, and of the agents that these reach by
     hand-offs.
 
@@ -268,28 +268,6 @@ class ActorSystem:
         if self._owns_store:
             self._store.close()
         return clean
-
-    def __enter__(self) -> ActorSystem:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
-    async def __aenter__(self) -> ActorSystem:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await asyncio.to_thread(self.close)
 
     def tell(
         self, session: Session, command: Command | LateCommand | Removal, asker: Asker
