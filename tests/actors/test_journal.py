@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -95,11 +94,7 @@ def findings(store: Any) -> list[Any]:
     return [finding for audited in audit_store(store) for finding in audited.findings]
 
 
-@pytest.mark.parametrize("address", ["memory://", "sqlite:///j.db", "jsonl:///j"])
-def test_an_ended_run_is_replayed_by_resume_and_begun_anew_by_run(
-    address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_an_ended_run_is_replayed_by_resume_and_begun_anew_by_run(address: str) -> None:
     store, till = open_store(address), Till("hold", "charge")
     with Journal(store) as journal:
         assert journal.resume("r", till.work) == ["HOLD", "CHARGE"]

@@ -11,6 +11,7 @@ from threading import Event
 from typing import Any
 
 import pytest
+from places import on_durable_stores
 from stepping import WAIT, steps
 
 from turnstream import Journal, JournalRun, StoreError
@@ -92,10 +93,10 @@ async def resumed(journal: Journal, held: Held) -> Any:
     return await journal.resume("r", work)
 
 
+@on_durable_stores
 def test_what_another_journal_runs_is_refused_while_that_lives(
-    held: Held, threads: ThreadPoolExecutor, tmp_path: Path
+    held: Held, threads: ThreadPoolExecutor, address: str
 ) -> None:
-    address = f"sqlite:///{tmp_path / 'j.db'}"
     with Journal(address) as one, Journal(address) as other:
         first = threads.submit(one.run, "r", held.work)
         held.begun.get(timeout=WAIT)
@@ -154,8 +155,9 @@ def test_an_abandoned_run_records_nothing_more(
     assert steps(SQLiteStore(path).read("r")) == []
 
 
-def test_many_that_begin_at_once_run_it_once(threads: ThreadPoolExecutor, tmp_path: Path) -> None:
-    address, done = f"sqlite:///{tmp_path / 'j.db'}", list[str]()
+@on_durable_stores
+def test_many_that_begin_at_once_run_it_once(threads: ThreadPoolExecutor, address: str) -> None:
+    done = list[str]()
 
     def work(run: JournalRun) -> str:
         return run.step("act", lambda: done.append("acted") or "acted")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 from msgspec import Struct
+from places import on_durable_stores
 from sending import events
 from telling import WAIT, Run, failed, refused, told
 
@@ -199,11 +199,11 @@ class Verdict(Struct):
     good: bool
 
 
+@on_durable_stores
 class TestLater:
     """A run that has ended is told by what was recorded, whatever there is by then."""
 
-    def test_without_the_tools_that_it_called(self, run: Run, tmp_path: Path) -> None:
-        store = f"sqlite:///{tmp_path}/kept.db"
+    def test_without_the_tools_that_it_called(self, run: Run, store: str) -> None:
         system = run([[call("add", a=1, b=2)], "three"], on=store)
         first = system.session("s").send("a", run_id="r").result(WAIT)
         system.close()
@@ -211,16 +211,16 @@ class TestLater:
 
         assert told(later.session("s").send("a", run_id="r").result(WAIT)) == told(first)
 
-    def test_with_its_typed_answer(self, tmp_path: Path) -> None:
+    def test_with_its_typed_answer(self, store: str) -> None:
         results = []
         for script in (['{"good": true}'], []):
             agent = Agent("judge", model=ScriptedModel(script), output_type=Verdict)
-            with ActorSystem(agent, store=f"sqlite:///{tmp_path}/kept.db") as system:
+            with ActorSystem(agent, store=store) as system:
                 results.append(system.session("s").send("a", run_id="r").result(WAIT))
 
         assert [each.output for each in results] == [Verdict(good=True)] * 2
 
-    def test_without_telling_any_hook_again(self, tmp_path: Path) -> None:
+    def test_without_telling_any_hook_again(self, store: str) -> None:
         heard: list[list[str]] = []
 
         class Listens(Hooks):
@@ -233,7 +233,7 @@ class TestLater:
         for script in (["one"], []):
             heard.append([])
             agent = Agent("agent", model=ScriptedModel(script), hooks=[Listens()])
-            with ActorSystem(agent, store=f"sqlite:///{tmp_path}/kept.db") as system:
+            with ActorSystem(agent, store=store) as system:
                 turns = [system.session("s").send("a", run_id="r") for _ in range(3)]
                 assert {each.result(WAIT).text for each in turns} == {"one"}
 

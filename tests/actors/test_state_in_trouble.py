@@ -7,10 +7,10 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
+from places import on_durable_stores
 from sending import events
 
 from turnstream.actors import ActorSystem, Agent, ToolContext, tool
@@ -43,10 +43,11 @@ ActorSystem(agent, store=sys.argv[1]).session("s").send("go").result(60)
 """
 
 
+@on_durable_stores
 def test_a_call_that_is_run_again_after_a_kill_reads_what_it_changed_before(
-    run: Run, tmp_path: Path
+    run: Run, store: str
 ) -> None:
-    store, attempts = f"sqlite:///{tmp_path}/s.db", list[tuple[int, Any]]()
+    attempts = list[tuple[int, Any]]()
     child = subprocess.run([sys.executable, "-c", KILLED, store], timeout=WAIT, check=False)
     assert child.returncode == 7
 
@@ -106,7 +107,8 @@ def test_a_call_that_is_no_longer_wanted_changes_nothing(run: Run, led: Any, kin
     assert session.state is None and events(session, StateChanged) == []
 
 
-def test_a_call_whose_turn_was_taken_over_changes_nothing(tmp_path: Path) -> None:
+@on_durable_stores
+def test_a_call_whose_turn_was_taken_over_changes_nothing(store: str) -> None:
     begun, release, refused = threading.Event(), threading.Event(), list[BaseException]()
     over = threading.Event()
 
@@ -123,7 +125,6 @@ def test_a_call_whose_turn_was_taken_over_changes_nothing(tmp_path: Path) -> Non
         over.set()
         return "late"
 
-    store = f"sqlite:///{tmp_path}/s.db"
     asking = Agent("agent", model=ScriptedModel([[call("change")]]), tools=[change])
     answering = Agent("agent", model=ScriptedModel(["done"]), tools=[change])
     with (

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from pathlib import Path
 
-import pytest
 from families import WAIT, Works, children, family, results
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -27,11 +25,6 @@ from turnstream.events import (
 
 def asking(name: str = "worker", text: str = "do it", number: int = 1) -> list[Line]:
     return [[call(name, f"c{n}", input=text) for n in range(1, number + 1)], "done"]
-
-
-@pytest.fixture(params=["memory", "sqlite"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    return "memory://" if request.param == "memory" else f"sqlite:///{tmp_path / 's.db'}"
 
 
 def test_a_call_is_a_turn_in_a_session_of_its_own_whose_last_text_is_the_result(store: str) -> None:

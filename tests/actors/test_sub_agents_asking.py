@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
 from families import WAIT, Works, children, family, results, wait_for
+from places import on_durable_stores
 
 from turnstream.actors import ActorSystem, Agent, ApprovalShown, Hooks, Session, ToolContext, tool
 from turnstream.actors.commands import Resolve
@@ -30,12 +30,9 @@ from turnstream.events import (
 )
 from turnstream.stores import MemoryStore, open_store
 
+pytestmark = on_durable_stores
+
 DEEP = "worker helper remove a | look b"
-
-
-@pytest.fixture
-def address(tmp_path: Path) -> str:
-    return f"sqlite:///{tmp_path / 's.db'}"
 
 
 @pytest.fixture

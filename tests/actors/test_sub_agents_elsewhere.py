@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from pathlib import Path
 from threading import Event
 
 import pytest
 from families import WAIT, children, results, wait_for
+from places import on_durable_stores
 
 from turnstream.actors import ActorSystem, Agent, ModelRequest, tool
 from turnstream.actors.testing import call
@@ -19,6 +19,8 @@ from turnstream.events import (
     TurnAborted,
     Usage,
 )
+
+pytestmark = on_durable_stores
 
 Open = Callable[[str], ActorSystem]
 
@@ -68,11 +70,10 @@ def world() -> Iterator[World]:
 
 
 @pytest.fixture
-def node(world: World, tmp_path: Path) -> Iterator[Open]:
+def node(world: World, address: str) -> Iterator[Open]:
     with ExitStack() as stack:
 
         def start(name: str) -> ActorSystem:
-            address = f"sqlite:///{tmp_path / 's.db'}"
             system = ActorSystem(world.agent(name), store=address, lease=5)
             return stack.enter_context(system)
 

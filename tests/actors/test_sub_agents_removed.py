@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from threading import Event
 
 import pytest
 from families import WAIT, Works, children, family
+from places import on_durable_stores
 from typer.testing import CliRunner
 
 from turnstream.actors import ActorSystem, Agent, ModelRequest, prune
@@ -19,16 +18,7 @@ from turnstream.actors.testing import ScriptedModel, call
 from turnstream.events import SessionDeleted, ToolCall
 from turnstream.stores import EventStore, MemoryStore, open_store
 
-
-@pytest.fixture
-def address(tmp_path: Path) -> str:
-    return f"sqlite:///{tmp_path / 's.db'}"
-
-
-@pytest.fixture
-def opened(address: str) -> Iterator[EventStore]:
-    with closing(open_store(address)) as store:
-        yield store
+pytestmark = on_durable_stores
 
 
 def later(**delta: float) -> datetime:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from pathlib import Path
 from threading import Event
 
 import pytest
 from families import WAIT, Works, children, family, results, wait_for
+from places import on_durable_stores
 
 from turnstream.actors import ActorSystem, Agent, ModelRequest, Session
 from turnstream.actors.testing import call
@@ -25,12 +25,9 @@ from turnstream.events import (
 )
 from turnstream.stores import open_store
 
+pytestmark = on_durable_stores
+
 DEEP = "worker helper remove a | look b"
-
-
-@pytest.fixture
-def address(tmp_path: Path) -> str:
-    return f"sqlite:///{tmp_path / 's.db'}"
 
 
 @pytest.fixture

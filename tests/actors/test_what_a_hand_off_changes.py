@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from msgspec import Struct
+from places import on_durable_stores
 
 from turnstream.actors import (
     ActorSystem,
@@ -29,12 +30,12 @@ class Verdict(Struct):
     guilty: bool
 
 
-def test_the_answer_is_of_the_type_of_the_agent_that_gives_it(tmp_path: Any) -> None:
+@on_durable_stores
+def test_the_answer_is_of_the_type_of_the_agent_that_gives_it(store: str) -> None:
     def agents(a: list[Any], b: list[Any]) -> Agent:
         other = Agent("b", model=ScriptedModel(b), output_type=Invoice, output_retries=1)
         return Agent("a", model=ScriptedModel(a), output_type=Verdict, handoffs=[other])
 
-    store = f"sqlite:///{tmp_path}/s.db"
     a: list[Any] = ['{"guilty": true}', "hm", "hm", [call("transfer_to_b")]]
     with ActorSystem(agents(a, ['{"guilty": true}', '{"euros": 7}']), store=store) as system:
         session = system.session("s")
