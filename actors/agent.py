@@ -94,13 +94,12 @@ class Agent:
     settings: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
 
     def __post_init__(self) -> None:
-        if not callable(self.tools):
-            object.__setattr__(self, "tools", tuple(self.tools))
-        object.__setattr__(self, "hooks", tuple(self.hooks))
         if not isinstance(self.name, str) or not self.name:
             raise InvalidAgent("an agent needs a name")
         if self.name == JOURNAL:
             raise InvalidAgent(f"{JOURNAL!r} is no name for an agent: the runs of journals have it")
+        for several in ("tools", "hooks", "handoffs", "aliases"):
+            object.__setattr__(self, several, self._several(several))
         self._check_others()
         if not isinstance(self.instructions, str) and not callable(self.instructions):
             raise InvalidAgent(f"agent {self.name!r}: instructions must be a str")
@@ -108,6 +107,8 @@ class Agent:
         self._check_hooks()
         if self.context_policy is not None and not callable(self.context_policy):
             raise InvalidAgent(f"agent {self.name!r}: context_policy must be a function")
+        if not callable(self.retry_wait):
+            raise InvalidAgent(f"agent {self.name!r}: retry_wait must be a function")
         if self.output_type is not None:
             Output(self.name, self.output_type)
         object.__setattr__(self, "settings", self._checked_settings())
@@ -199,9 +200,18 @@ class Agent:
             )
         return chosen
 
+    def _several(self, what: str) -> Any:
+        """What was given of it, as a tuple; a function that chooses tools as it is."""
+        given = getattr(self, what)
+        if what == "tools" and callable(given):
+            return given
+        if isinstance(given, str) or not isinstance(given, Iterable):
+            raise InvalidAgent(
+                f"agent {self.name!r}: {what} are several, in a list, not {type(given).__name__}"
+            )
+        return tuple(given)
+
     def _check_others(self) -> None:
-        if isinstance(self.handoffs, (str, Agent)) or isinstance(self.aliases, str):
-            raise InvalidAgent(f"agent {self.name!r}: handoffs and aliases are several, in a list")
         aliases = tuple(dict.fromkeys(self.aliases))
         if not all(isinstance(each, str) and each and each != self.name for each in aliases):
             raise InvalidAgent(f"agent {self.name!r}: its aliases are other names, of type str")

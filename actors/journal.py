@@ -14,7 +14,8 @@ from ..events.errors import RunBusy, StepRefused, StoreError, SystemClosed
 from ..events.fingerprints import arguments_digest
 from ..events.identifiers import JOURNAL, check_session_id
 from ..events.session import Status
-from ..stores import EventStore, SessionRow, open_store
+from ..stores import EventStore, SessionRow
+from ..stores.address import opened
 from .following import BEATS_A_LEASE
 from .journal_run import JournalRun
 from .leaving import ClosedOnLeaving
@@ -46,7 +47,7 @@ class Journal(ClosedOnLeaving):
             if not isinstance(value, (int, float)) or not value >= 0:
                 raise ValueError(f"{name} must be 0 seconds or more, not {value!r}")
         self._owns_store = isinstance(store, str)
-        self._store = open_store(store) if isinstance(store, str) else store
+        self._store = opened(store)
         self._wait = wait
         self._nodes = Nodes(self._store, lease)
         self._lock = Lock()
@@ -107,6 +108,8 @@ class Journal(ClosedOnLeaving):
     def _start(
         self, run_id: str, fn: Callable[..., Any], args: Any, kwargs: Any, *, replays: bool
     ) -> Any:
+        if not callable(fn):
+            raise TypeError(f"a run is of a function, not of {type(fn).__name__}")
         stream = RunStream(self._store, self._nodes, check_session_id(run_id))
         digest = arguments_digest(args, kwargs)
 

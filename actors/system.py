@@ -19,7 +19,8 @@ from ..events.identifiers import JOURNAL, check_session_id
 from ..events.messages import Policy
 from ..events.session import Status
 from ..projections import Checkpoint, OpenTurn, ReadModel, View
-from ..stores import EventStore, SessionRow, Subscription, open_store
+from ..stores import EventStore, SessionRow, Subscription
+from ..stores.address import opened
 from .agent import Agent
 from .approving import not_found
 from .commands import Command, LateCommand, LookAtTheClock, OnDrift, Rewind
@@ -89,7 +90,7 @@ class ActorSystem(ClosedOnLeaving):
         self._max_recoveries = max_recoveries
         self._default_agent = roster.default
         self._owns_store = isinstance(store, str)
-        self._store = open_store(store) if isinstance(store, str) else store
+        self._store = opened(store)
         self._projectors = WeakSet[Projector[Any]]()
         keep = self._store.durable if on_failure is None else on_failure == "keep"
         self._forgets = self._owns_store and not self._store.durable

@@ -101,6 +101,8 @@ class ToolOptions(msgspec.Struct, frozen=True):
                     f"tool {name!r}: {option} must be one of {get_args(allowed)}, not "
                     f"{getattr(self, option)!r}"
                 )
+        if not isinstance(self.needs_approval, bool) and not callable(self.needs_approval):
+            raise InvalidAgent(f"tool {name!r}: needs_approval must be a bool or a function")
         if is_async(self.needs_approval):
             raise InvalidAgent(f"tool {name!r}: needs_approval must not be async")
 

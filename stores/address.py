@@ -49,6 +49,15 @@ def open_store(url: str) -> EventStore:
     return opener(address)
 
 
+def opened(store: str | EventStore) -> EventStore:
+    """An open store as it is, or the one at an address. Raises as ``open_store``."""
+    if isinstance(store, str):
+        return open_store(store)
+    if not hasattr(store, "durable"):
+        raise _no_address(f"an address or an open store is wanted, not {type(store).__name__}")
+    return store
+
+
 def _parse(url: str) -> Address:
     # Not urlsplit: it would lose a # and what follows.
     found = re.fullmatch(r"([a-z]+)://([^?]*)(?:\?(.*))?", url, re.DOTALL)

@@ -7,8 +7,10 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import aclosing
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
+from ...events.errors import InvalidAgent
 from ...events.messages import ModelTurn, Usage
 from ..models import Delta, ModelRequest
+from ..tools import is_seconds
 from .carrying import with_settings
 from .endpoint import Endpoint
 from .faults import cut_off
@@ -61,6 +63,13 @@ class HostedModel(ABC, Generic[AnswerT]):
         client: Callable[[], Any] | None = None,
         settings: Mapping[str, Any] | None = None,
     ) -> None:
+        if not isinstance(name, str) or not name:
+            raise InvalidAgent(f"a model has the name that its provider knows it by, not {name!r}")
+        if timeout is not None and not is_seconds(timeout):
+            raise InvalidAgent(f"model {name!r}: timeout must be some seconds, not {timeout!r}")
+        for field, given in (("headers", headers), ("settings", settings)):
+            if not isinstance(given, Mapping | None):
+                raise InvalidAgent(f"model {name!r}: {field} must be a dict")
         self._name, self._settings = name, dict(settings or {})
         self._endpoint: Endpoint = self.endpoint(
             self.id,

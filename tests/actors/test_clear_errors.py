@@ -7,15 +7,17 @@ import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from places import on_durable_stores
 
-from turnstream.actors import ActorSystem, Agent, tool
+from turnstream.actors import ActorSystem, Agent, Journal, tool
 from turnstream.actors.testing import ScriptedModel, call
 from turnstream.events import (
+    InvalidAgent,
     InvalidSessionId,
     NotAStore,
     StoreError,
@@ -79,6 +81,43 @@ def test_an_id_that_can_name_no_session_is_refused_before_anything_happens(id: A
         with pytest.raises(InvalidSessionId):
             system.session(id)
         assert not system.sessions()
+
+
+@pytest.mark.parametrize("what", ["tools", "hooks", "handoffs", "aliases"])
+@pytest.mark.parametrize("given", [None, 5, "one"])
+def test_what_there_are_several_of_is_named_where_it_is_one(what: str, given: Any) -> None:
+    options: dict[str, Any] = {what: given}
+    with pytest.raises(InvalidAgent, match=f"agent 'a': {what} are several, in a list"):
+        Agent("a", model=ScriptedModel([]), **options)
+
+
+@pytest.mark.parametrize("what", ["retry_wait", "context_policy"])
+def test_what_is_no_function_is_named(what: str) -> None:
+    options: dict[str, Any] = {what: 3}
+    with pytest.raises(InvalidAgent, match=f"agent 'a': {what} must be a function"):
+        Agent("a", model=ScriptedModel([]), **options)
+
+
+def test_a_gate_that_can_not_tell_is_refused() -> None:
+    gate: Any = 5
+    with pytest.raises(InvalidAgent, match="needs_approval must be a bool or a function"):
+        tool(name="t", needs_approval=gate)(lambda: "")
+
+
+@pytest.mark.parametrize(
+    "opens", [partial(ActorSystem, Agent("a", model=ScriptedModel([]))), Journal]
+)
+def test_what_is_no_store_is_refused(opens: Any) -> None:
+    with pytest.raises(NotAStore, match="an open store is wanted, not int"):
+        opens(store=5)
+
+
+def test_a_run_of_what_is_no_function_records_nothing() -> None:
+    work: Any = 5
+    with Journal("memory://") as journal:
+        with pytest.raises(TypeError, match="not of int"):
+            journal.run("r", work)
+        assert not journal.runs()
 
 
 def test_a_filter_that_can_match_nothing_is_refused() -> None:

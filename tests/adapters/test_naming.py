@@ -10,7 +10,7 @@ import pytest
 from asking import asked
 
 from turnstream.actors import ActorSystem, Agent, AgentContext
-from turnstream.actors.adapters import OpenAIChat, OpenAIResponses, named_model
+from turnstream.actors.adapters import AnthropicMessages, OpenAIChat, OpenAIResponses, named_model
 from turnstream.actors.testing import ScriptedModel
 from turnstream.events import AgentConfigured, InvalidAgent, ModelRefused
 
@@ -96,3 +96,20 @@ def test_settings_are_a_copy() -> None:
     with ActorSystem(agent) as system:
         system.session().send("hi").result(WAIT)
     assert model.requests[0].settings == {"stop": ["a"]}
+
+
+@pytest.mark.parametrize("adapter", [OpenAIChat, OpenAIResponses, AnthropicMessages])
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ({"name": ""}, "name"),
+        ({"name": 5}, "name"),
+        ({"name": "m", "timeout": "soon"}, "timeout"),
+        ({"name": "m", "timeout": 0}, "timeout"),
+        ({"name": "m", "headers": 5}, "headers"),
+        ({"name": "m", "settings": [1]}, "settings"),
+    ],
+)
+def test_what_makes_no_model_is_named(adapter: Any, given: Any, why: str) -> None:
+    with pytest.raises(InvalidAgent, match=why):
+        adapter(**given)
