@@ -30,7 +30,7 @@ class AnthropicMessages(HostedModel[MessagesAnswer]):
 
     prefix = "anthropic"
     path = "/v1/messages"
-    endpoint = AnthropicEndpoint
+    _endpoint_type = AnthropicEndpoint
 
     def _answer(self) -> MessagesAnswer:
         return MessagesAnswer(self.id)

@@ -49,7 +49,7 @@ class HostedModel(ABC, Generic[AnswerT]):
     path: ClassVar[str]
     """What requests are posted to."""
 
-    endpoint: ClassVar[type[Endpoint]]
+    _endpoint_type: ClassVar[type[Endpoint]]
     """What carries them."""
 
     def __init__(
@@ -71,7 +71,7 @@ class HostedModel(ABC, Generic[AnswerT]):
             if not isinstance(given, Mapping | None):
                 raise InvalidAgent(f"model {name!r}: {field} must be a dict")
         self._name, self._settings = name, dict(settings or {})
-        self._endpoint: Endpoint = self.endpoint(
+        self._endpoint: Endpoint = self._endpoint_type(
             self.id,
             base_url=base_url,
             api_key=api_key,

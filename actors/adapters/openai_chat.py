@@ -28,7 +28,7 @@ class OpenAIChat(HostedModel[ChatAnswer]):
 
     prefix = "openai"
     path = "/chat/completions"
-    endpoint = OpenAIEndpoint
+    _endpoint_type = OpenAIEndpoint
 
     def _answer(self) -> ChatAnswer:
         return ChatAnswer(self.id)

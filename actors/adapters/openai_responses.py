@@ -23,7 +23,7 @@ class OpenAIResponses(HostedModel[ResponsesAnswer]):
 
     prefix = "openai-responses"
     path = "/responses"
-    endpoint = OpenAIEndpoint
+    _endpoint_type = OpenAIEndpoint
 
     def _answer(self) -> ResponsesAnswer:
         return ResponsesAnswer(self.id)
