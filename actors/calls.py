@@ -25,7 +25,7 @@ from ..events.session import (
 from ..projections import Carried, OpenTurn, SessionState
 from .call_state import CallState, ChangingCall
 from .commands import Command
-from .completions import failure_of, model_command, tool_command
+from .completions import failure_of, model_command, takes_long, tool_command
 from .effects import Effects, Returned, Running, Settled
 from .feed import Feed
 from .gate import Gate
@@ -40,6 +40,7 @@ from .steps import Steps
 from .sub_agents import SubAgent, SubAgentGone
 from .telling import Teller
 from .tool_context import ToolContext
+from .tools import Tool
 
 log: logging.Logger = logging.getLogger("turnstream.session")
 
@@ -251,7 +252,11 @@ class Calls:
         def settle(settled: Settled) -> None:
             if isinstance(settled, Returned) and isinstance(settled.value, SubAgentGone):
                 call.gone = settled.value.error
-            self._post(tool_command(settled, event, tool), call, None)
+            tell = partial(self._tell, call, settled, event, tool)
+            if tool.is_async and takes_long(settled):
+                self._effects.off_loop(tell)
+            else:
+                tell()
 
         call.running = self._effects.run(
             partial(within, CallIds(self._session_id, event.turn_id, event.call_id), run),
@@ -262,6 +267,9 @@ class Calls:
             timeout=tool.options.timeout,
             post=settle,
         )
+
+    def _tell(self, call: Call, settled: Settled, event: ToolCallStarted, tool: Tool) -> None:
+        self._post(tool_command(settled, event, tool), call, None)
 
     def _ask(self, ready: ReadyAgent, turn: OpenTurn) -> Ask:
         if ready.hooking is None:

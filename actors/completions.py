@@ -17,6 +17,7 @@ from ..events.errors import (
 )
 from ..events.messages import Usage
 from ..events.session import ToolCallStarted
+from ..events.values import is_light
 from .commands import (
     Command,
     ModelAnswered,
@@ -89,6 +90,17 @@ def _usage(error: BaseException) -> Usage | None:
     except Exception:  # an error may have code of its own
         return None
     return usage if isinstance(usage, Usage) and is_usage(usage) else None
+
+
+def takes_long(settled: Settled) -> bool:
+    """Whether to tell how a tool call ended would keep the loop on which it did."""
+    match settled:
+        case Returned(value=ToolDone() | SubAgentWaits() | SubAgentGone()):
+            return False
+        case Returned(value=value):
+            return not is_light(value)
+        case _:
+            return False
 
 
 def tool_command(settled: Settled, event: ToolCallStarted, tool: Tool) -> Command:

@@ -310,6 +310,14 @@ class Effects:
         """Have a thread do a part of an effect. ``RuntimeError`` once they are closed."""
         self._pool.submit(job)
 
+    def off_loop(self, job: Callable[[], object]) -> None:
+        """Have a thread do what would keep the loop, as long as there are any."""
+        context = copy_context()
+        try:
+            self._pool.submit(lambda: context.run(job))
+        except RuntimeError:
+            job()
+
     def _start_async(self, running: Running, fn: Callable[[], Any]) -> None:
         context = _context(self.place(running.session_id))
         if not self.loop.spawn(partial(self._await, running, fn), context):

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
 from ..events.errors import HookFailed, InvalidTranscript
 from ..events.messages import NO_USAGE, ModelTurn, ToolCall, Usage
-from ..events.values import plain
+from ..events.values import is_light, plain
 from ..projections.transcript import check_transcript
 from .crossing import FAILURES, Caller, FromLoop, FromThread, at_once, is_cancelled
 from .effects import Effects
@@ -26,6 +26,7 @@ from .tool_context import ToolContext
 from .watching import Watch, note_failure
 
 Hook = Callable[..., Any]
+T = TypeVar("T")
 
 _LONGEST_TRACE = 256
 
@@ -145,7 +146,7 @@ class Hooking:
         try:
             done = await self._vetoed(caller, call, context)
             if done is None:
-                ran = await _ran(run, call, context, is_async=is_async)
+                ran = await _ran(caller, run, call, context, is_async=is_async)
                 if not isinstance(ran, ToolDone):
                     return ran  # no result yet: the call is run again
                 done = await self._processed(caller, call, context, ran)
@@ -187,7 +188,8 @@ class Hooking:
         for hook in self._after_tool:
             try:
                 found = await caller.call(hook, context, _copy(call), done.outcome, done.content)
-                content = plain(done.content if found is None else found, "content")
+                content = done.content if found is None else found
+                content = await _made(caller, plain, content, "content")
             except FAILURES as error:
                 if is_cancelled():
                     raise
@@ -239,6 +241,7 @@ def _replaced(hook: Hook, stretch: Stretch, turn: ModelTurn, replaced: object) -
 
 
 async def _ran(
+    caller: Caller,
     run: Callable[[ToolCall, ToolContext], Any],
     call: ToolCall,
     context: ToolContext,
@@ -255,7 +258,15 @@ async def _ran(
         return ToolDone("error", described(error))
     if isinstance(value, (ToolDone, SubAgentWaits, SubAgentGone)):
         return value  # a sub-agent's
-    return tool_done(value)
+    return await _made(caller, tool_done, value)
+
+
+async def _made(caller: Caller, plainly: Callable[..., T], value: object, *args: str) -> T:
+    """What ``plainly`` makes of a value, where that keeps nobody waiting."""
+    if is_light(value):
+        return plainly(value, *args)
+    found: T = await caller.call(plainly, value, *args)
+    return found
 
 
 def _checked(trace: Any) -> str:

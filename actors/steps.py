@@ -8,6 +8,7 @@ with other arguments that key is a mistake, and nothing is run.
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
@@ -21,7 +22,7 @@ from msgspec.structs import replace
 from ..events.errors import StepConflict, StepRefused, Unstorable
 from ..events.fingerprints import arguments_digest
 from ..events.frozen import thawed
-from ..events.values import plain
+from ..events.values import is_light, plain
 from ..projections import TakenStep
 
 log: logging.Logger = logging.getLogger("turnstream")
@@ -102,10 +103,10 @@ class Steps:
                     value = fn()
                     if inspect.isawaitable(value):
                         value = await value
-                step = replace(wanted, value=plain(value))
+                step = replace(wanted, value=await _off_loop(plain, value))
                 await self._recorder.record_async(step)
                 self._keep(step)
-            return thawed(step.value)
+            return await _off_loop(thawed, step.value)
 
     def stream(self, wanted: TakenStep, fn: Callable[[], Any]) -> Iterator[Any]:
         """The items that were recorded of the step, or those of ``fn`` as they come, recorded
@@ -135,7 +136,7 @@ class Steps:
         """The same, where ``fn`` may give an async iterator, or an awaitable of one."""
         with self._alone(wanted.key):
             if (step := self._found(wanted)) is not None:
-                for item in thawed(step.value):
+                for item in await _off_loop(thawed, step.value):
                     yield item
                 return
             self._recorder.check()
@@ -145,13 +146,13 @@ class Steps:
             while True:
                 with self._returning(wanted), self._within():
                     try:
-                        item = plain(await anext(source), f"items[{len(items)}]")
+                        item = await _off_loop(plain, await anext(source), f"items[{len(items)}]")
                     except StopAsyncIteration:
                         break
                 items.append(item)
                 yield thawed(item)
             with self._returning(wanted):
-                step = replace(wanted, value=plain(items, "items"))
+                step = replace(wanted, value=await _off_loop(plain, items, "items"))
                 await self._recorder.record_async(step)
             self._keep(step)
 
@@ -227,6 +228,13 @@ class Steps:
 
     def _keep(self, step: TakenStep) -> None:
         self._taken[_place(step)] = step
+
+
+async def _off_loop(copied: Callable[..., Any], value: Any, *args: str) -> Any:
+    """What ``copied`` makes of a value, on a thread where that keeps the loop."""
+    if is_light(value):
+        return copied(value, *args)
+    return await asyncio.to_thread(copied, value, *args)
 
 
 def _place(step: TakenStep) -> str | int:

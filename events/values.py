@@ -19,6 +19,7 @@ from uuid import UUID
 from msgspec import UNSET, Struct, ValidationError, convert, to_builtins
 
 from .errors import Unstorable
+from .frozen import FrozenDict, FrozenList
 from .messages import FilePart, ImagePart, Part, TextPart
 
 MAX_DEPTH = 128
@@ -27,6 +28,8 @@ rendered with Python's default recursion limit, also from deep within a program.
 
 PARTS = (TextPart, ImagePart, FilePart)
 
+_FEW_PIECES = 1_000
+_CONTAINERS = frozenset({dict, list, tuple, FrozenDict, FrozenList})
 _KEPT = frozenset({type(None), bool, int, float, str, bytes, date, timedelta, Decimal, UUID})
 _JSON = frozenset({type(None), bool, str})
 _KEYS = _KEPT | {datetime, time}
@@ -80,6 +83,22 @@ def is_json(value: Any, room: int = MAX_DEPTH) -> bool:
             continue
         if not is_json(item, room - 1):
             return False
+    return True
+
+
+def is_light(value: Any) -> bool:
+    """Whether turning the value into plain data, or copying it, takes but a moment: it has no
+    code of its own, and few pieces. An event loop leaves what isn't to a thread."""
+    room, pending = _FEW_PIECES, [value]
+    while pending:
+        piece = pending.pop()
+        kind = type(piece)
+        if kind in _KEPT:
+            continue
+        if kind not in _CONTAINERS or len(piece) > room:
+            return False
+        room -= len(piece)
+        pending.extend(piece.values() if isinstance(piece, dict) else piece)
     return True
 
 
