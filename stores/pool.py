@@ -40,8 +40,6 @@ class SessionPool(SQLiteConnectionPool):
     def get_connection(
         self, timeout: float | None = None, *, is_writer: bool | None = None
     ) -> SessionConnection:
-        if self._draining:
-            raise ConnectionPoolClosedError
         connection = super().get_connection(timeout, is_writer=is_writer)
         assert isinstance(connection, SessionConnection)
         return connection
@@ -49,8 +47,10 @@ class SessionPool(SQLiteConnectionPool):
     def close(self) -> None:
         with self._put_condition:
             self._draining = True
-            self._put_condition.wait_for(lambda: not self._in_use, POOL_SECONDS)
-        super().close()
+            self._put_condition.notify_all()
+            self._put_condition.wait_for(lambda: self.closed or not self._in_use, POOL_SECONDS)
+            super().close()
+            self._put_condition.notify_all()
 
     def suspend(self) -> None:
         """Close every connection when it has come back, and let whoever wants one wait."""
@@ -59,10 +59,22 @@ class SessionPool(SQLiteConnectionPool):
             self._put_condition.wait_for(lambda: not self._in_use, POOL_SECONDS)
             while self._pool:
                 self._pool.popleft().close()
+            self._put_condition.notify_all()
 
     def resume(self) -> None:
         """Let whoever wants a connection have one."""
         self._get_semaphore.release()
+
+    def __del__(self) -> None:
+        """Close without waiting: the library would wait for what is in use, in whatever thread
+        collects it."""
+        super().close()
+
+    def _get_connection(self, timeout: float = 0.0) -> SQLiteConnection:
+        with self._put_condition:
+            if self._draining:
+                raise ConnectionPoolClosedError
+            return super()._get_connection(timeout)
 
     def _create_connection(self) -> SessionConnection:
         return SessionConnection(connect(self._path, self._timeout))
