@@ -59,6 +59,7 @@ def _what_a_file_leaves_is_collected_with_it() -> Iterator[None]:
     # one of the few that allocate enough for a full collection, in another file.
     yield
     gc.collect()
+    gc.freeze()  # or it would look through all that is imported once more after each file
 
 
 @pytest.fixture(scope="session")
@@ -92,16 +93,15 @@ def new_schema(request: pytest.FixtureRequest) -> NewAddress:
 
 
 @pytest.fixture
-def address(store_kind: str, tmp_path: Path, new_schema: NewAddress) -> str:
+def address(new_address: NewAddress) -> str:
     """The address of an empty store."""
-    return addresses(store_kind, tmp_path, new_schema)()
+    return new_address()
 
 
 @pytest.fixture
 def new_address(store_kind: str, tmp_path: Path, new_schema: NewAddress) -> NewAddress:
-    """Gives the address of another empty store, each time it is called. They are for tests that
-    fill many, and do not wait for the disk."""
-    return addresses(store_kind, tmp_path, new_schema, synced=False)
+    """Gives the address of another empty store, each time it is called."""
+    return addresses(store_kind, tmp_path, new_schema)
 
 
 @pytest.fixture

@@ -152,6 +152,7 @@ def test_a_layer_uses_only_the_libraries_it_is_for(layer: str) -> None:
     assert not strangers
 
 
+@pytest.mark.slow
 def test_inside_the_package_imports_are_relative() -> None:
     assert [name(path) for path in PACKAGE if "turnstream" in absolute_imports(path)] == []
 
@@ -213,6 +214,7 @@ def test_a_file_can_be_read_in_one_sitting() -> None:
     assert too_long.keys() == LONG_FILES.keys(), f"{too_long}: split, or give the reason above"
 
 
+@pytest.mark.slow
 def test_a_function_fits_on_a_screen() -> None:
     assert [
         f"{name(path)}:{node.lineno} {node.name}"
@@ -223,6 +225,7 @@ def test_a_function_fits_on_a_screen() -> None:
     ] == []
 
 
+@pytest.mark.slow
 def test_names_are_of_the_field() -> None:
     named = {
         (name(path), each)

@@ -80,6 +80,7 @@ def test_a_turn_is_finished_or_aborted_and_never_both_and_the_reply_tells_which(
     assert outcomes == {True, False}
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("switching_often")
 def test_a_stop_strikes_its_own_turn_and_never_the_one_that_waits_behind_it(run: Run) -> None:
     model, aim, outcomes = Gated(), Aim(), set()
@@ -102,6 +103,7 @@ def test_a_stop_strikes_its_own_turn_and_never_the_one_that_waits_behind_it(run:
     assert outcomes == {True, False}
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("switching_often")
 @pytest.mark.parametrize("kind", ["held", "held_sync"])
 def test_a_call_that_returns_while_its_turn_is_stopped_has_one_result(
@@ -133,6 +135,7 @@ def first_asked(led: Any, turn_id: str) -> Any:
             return asked
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("switching_often")
 def test_a_call_that_has_not_begun_when_the_stop_is_told_never_begins(run: Run, led: Any) -> None:
     loop_is_held, let_go, begun = Event(), Event(), []
@@ -162,6 +165,7 @@ def test_a_call_that_has_not_begun_when_the_stop_is_told_never_begins(run: Run, 
     assert begun == []
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("switching_often")
 def test_a_stream_shows_nothing_after_its_end_however_fast_the_model_talks(run: Run) -> None:
     class Talking:

@@ -277,6 +277,7 @@ def test_a_question_that_is_kept_is_overdue_and_goes_on_waiting(
     assert system.approve(FIRST).result(WAIT).text == "done" and ran == ["a"]
 
 
+@pytest.mark.slow
 def test_a_decision_against_the_clock_is_taken_or_comes_too_late(
     run: Run, model: Obedient, switching_often: None
 ) -> None:

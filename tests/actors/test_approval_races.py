@@ -140,6 +140,7 @@ def test_of_fifty_decisions_in_four_systems_at_once_one_wins(
     check_one_winner(systems[1], "s", at_once(*jobs), approves)
 
 
+@pytest.mark.slow
 def test_an_approval_against_a_rejection_again_and_again(run: Run, switching_often: None) -> None:
     system = run([], model=obedient, tools=[remove])
     for n in range(100):
@@ -152,6 +153,7 @@ def test_an_approval_against_a_rejection_again_and_again(run: Run, switching_oft
         check_one_winner(system, session_id, at_once(*jobs), approves)
 
 
+@pytest.mark.slow
 def test_decisions_on_all_calls_of_a_batch_at_once_are_all_taken(
     run: Run, switching_often: None
 ) -> None:
@@ -168,6 +170,7 @@ def test_decisions_on_all_calls_of_a_batch_at_once_are_all_taken(
         assert facts(system, session_id)[TurnFinished] == 1
 
 
+@pytest.mark.slow
 def test_a_decision_in_the_reader_of_the_stream_is_never_lost(run: Run) -> None:
     system = run([], model=obedient, tools=[remove])
     for n in range(250):

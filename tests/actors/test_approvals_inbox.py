@@ -122,6 +122,7 @@ ACTIONS: list[Callable[[Session, str], Any]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("address", ["memory://", "sqlite://"])
 @settings(max_examples=60)
 @given(actions=st.lists(st.tuples(st.sampled_from(ACTIONS), st.integers(0, 3)), max_size=12))

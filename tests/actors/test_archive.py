@@ -361,6 +361,7 @@ def test_an_imported_session_goes_on(
     assert verify(empty.read("s")) is None
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not RECORDED.exists(), reason="no recorded conversations beside this checkout")
 def test_every_real_conversation_comes_back(opened: EventStore, empty: EventStore) -> None:
     with gzip.open(RECORDED, "rt") as file:

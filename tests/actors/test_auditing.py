@@ -106,6 +106,7 @@ def hard(opened: EventStore) -> Any:
     return Hard(opened, StoreUnavailable("the medium is damaged"))
 
 
+@pytest.mark.slow
 def test_an_event_that_can_t_be_read_is_named_and_the_others_are_looked_at(hard: Any) -> None:
     hard.version = 678
     assert findings(hard) == [Finding("unreadable", "a", 678, "the medium is damaged")]
@@ -170,6 +171,7 @@ def test_a_legal_event_that_breaks_the_rules_is_named(opened: EventStore) -> Non
     assert (found.kind, found.version) == ("pairing", 16)
 
 
+@pytest.mark.slow
 def test_sessions_at_work_are_no_faults(opened: EventStore) -> None:
     def work(name: str) -> None:
         known = Known()

@@ -87,6 +87,7 @@ def test_it_tells_its_version() -> None:
     assert (done.exit_code, done.stdout.split()[0]) == (0, "turnstream")
 
 
+@pytest.mark.slow
 def test_python_m_turnstream_is_the_same_command() -> None:
     running = process("--version")
     out, error = running.communicate(timeout=30)
@@ -289,6 +290,7 @@ def test_stored_text_never_drives_the_terminal(
     assert "[bold red]hi[/]" in done.stdout
 
 
+@pytest.mark.slow
 def test_a_terminal_with_a_small_alphabet_gets_escapes(store: EventStore) -> None:
     import_transcript(chat("żółw 🐢", "ok"), store, "s")
     running = process("show", "s", env={**os.environ, "PYTHONIOENCODING": "ascii"})
@@ -328,6 +330,7 @@ def test_an_event_of_a_newer_version_is_shown_as_unknown(store: EventStore) -> N
     assert "read-only: it holds novelty@7" in turnstream("show", "s").stdout
 
 
+@pytest.mark.slow
 def test_output_that_nobody_reads_ends_quietly(store: EventStore) -> None:
     import_transcript(chat(*["a", "b"] * 3000), store, "s")
     for options in ((), ("--json",)):
@@ -339,6 +342,7 @@ def test_output_that_nobody_reads_ends_quietly(store: EventStore) -> None:
             assert (running.wait(30), running.stderr.read()) == (141, "")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no pseudo-terminals on Windows")
 def test_colours_are_for_terminals_only(store: EventStore) -> None:
     import_transcript(chat("a", "b"), store, "s")
@@ -349,6 +353,7 @@ def test_colours_are_for_terminals_only(store: EventStore) -> None:
     assert b"\x1b[" in on_a_terminal(("events", "s"), environment)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no pseudo-terminals on Windows")
 def test_an_import_shows_its_progress_on_a_terminal(url: str) -> None:
     Path("talk.jsonl").write_text(f"{json.dumps(chat('a', 'b'))}\n" * 3)

@@ -73,6 +73,7 @@ def test_what_is_exported_to_stdout_is_imported_byte_for_byte(
     assert (done.exit_code, done.stdout) == (0, "0 imported, 1 already there, 0 failed\n")
 
 
+@pytest.mark.slow
 def test_a_pipe_and_a_packed_file_do_as_well(store: EventStore, other: EventStore) -> None:
     file = b"".join(export_events(store, "one", "two"))
     Path("all.gz").write_bytes(gzip.compress(file))
@@ -185,6 +186,7 @@ def test_a_session_that_is_there_with_other_events_is_left_alone(
     assert stored(other, "one") == before and other.session("two") is not None
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "openpty"), reason="there are no terminals here")
 @pytest.mark.usefixtures("store")
 def test_nothing_that_drives_a_terminal_is_written_to_one() -> None:

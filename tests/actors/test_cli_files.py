@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from turnstream.actors import ActorSystem, Agent
 from turnstream.actors.testing import ScriptedModel
 
@@ -21,6 +23,7 @@ def test_looking_makes_no_store(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_verify_names_a_damaged_file_and_the_rest_stays_readable(tmp_path: Path) -> None:
     store = f"jsonl:///{tmp_path}/streams"
     agent = Agent("planner", model=ScriptedModel(["Oslo.", "Bergen."]))

@@ -91,6 +91,7 @@ def test_a_packed_file_is_unpacked(store: EventStore) -> None:
     assert listed(store) == {"talk-1", "talk-2"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("given_bytes", "expected"),
     [
@@ -197,6 +198,7 @@ def test_a_file_that_is_no_conversation_is_refused_as_a_whole(store: EventStore)
     assert done.stderr.startswith("error: the file: no JSON: ")
 
 
+@pytest.mark.slow
 def test_a_packed_file_that_is_cut_short_is_imported_as_far_as_it_goes(store: EventStore) -> None:
     packed = gzip.compress(lines(*[ONE] * 4000).encode(), mtime=0)
     Path("talk.jsonl.gz").write_bytes(packed[: len(packed) // 2])
@@ -221,6 +223,7 @@ def test_json_tells_of_each_conversation(store: EventStore) -> None:
     assert done.exit_code == 1
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows can't interrupt a single process")
 def test_an_interrupted_import_keeps_what_it_has_and_can_go_on(store: EventStore) -> None:
     command = [sys.executable, "-P", "-m", "turnstream", "import", "-", "--id", "talk"]

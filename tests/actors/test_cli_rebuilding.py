@@ -172,6 +172,7 @@ def test_what_is_interrupted_says_that_it_goes_on(
     assert store.read_models.find("usage") == replace(table, position=300, live=True)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such terminals")
 def test_a_terminal_is_shown_how_far_it_is(store: EventStore, url: str) -> None:
     fill(store, 50)

@@ -62,6 +62,7 @@ def numbers(records: list[dict[str, Any]]) -> list[tuple[str, int]]:
     return [(each["session_id"], each["payload"]["n"]) for each in records]
 
 
+@pytest.mark.slow
 def test_the_last_events_are_shown_and_then_those_that_come(store: EventStore, url: str) -> None:
     with Tailing(url, "-n", "2", "--json") as tail:
         assert numbers(tail.records(2)) == [("a", 2), ("b", 3)]
@@ -72,6 +73,7 @@ def test_the_last_events_are_shown_and_then_those_that_come(store: EventStore, u
         assert tail.ended() == (130, "")
 
 
+@pytest.mark.slow
 def test_of_a_session_its_own_events_are_shown(store: EventStore, url: str) -> None:
     with Tailing(url, "b", "-n", "1", "--json") as tail:
         assert numbers(tail.records(1)) == [("b", 3)]
@@ -80,6 +82,7 @@ def test_of_a_session_its_own_events_are_shown(store: EventStore, url: str) -> N
         assert numbers(tail.records(1)) == [("b", 5)]
 
 
+@pytest.mark.slow
 def test_it_begins_after_a_position_that_is_given(store: EventStore, url: str) -> None:
     with Tailing(url, "--after", "1", "--json") as tail:
         assert numbers(tail.records(3)) == [("b", 1), ("a", 2), ("b", 3)]
@@ -94,6 +97,7 @@ def test_people_see_where_an_event_is_and_what_it_says(store: EventStore, url: s
         assert shown[:3] == ["4", "b", "2"] and "noted" in shown
 
 
+@pytest.mark.slow
 def test_it_ends_quietly_when_nobody_reads_any_more(store: EventStore, url: str) -> None:
     with Tailing(url, "-n", "1", "--json") as tail:
         tail.records(1)
@@ -105,6 +109,7 @@ def test_it_ends_quietly_when_nobody_reads_any_more(store: EventStore, url: str)
         assert tail.process.stderr.read() == ""
 
 
+@pytest.mark.slow
 def test_what_is_not_there_is_a_misuse(store: EventStore, url: str, tmp_path: Path) -> None:
     for arguments in (("nobody", "--store", url), ("--store", f"sqlite:///{tmp_path}/no.db")):
         command = [sys.executable, "-P", "-m", "turnstream", "tail", *arguments]

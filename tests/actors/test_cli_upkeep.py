@@ -205,6 +205,7 @@ main()
 """
 
 
+@pytest.mark.slow
 def test_a_look_that_is_interrupted_says_how_far_it_came() -> None:
     process = subprocess.Popen(
         [sys.executable, "-c", SLOW],

@@ -108,6 +108,7 @@ def ended(worker: Worker) -> tuple[int, str]:
     return worker.returncode, out
 
 
+@pytest.mark.slow
 def test_inputs_and_decisions_of_others_are_served(
     store: EventStore, url: str, work: Callable[..., Worker]
 ) -> None:
@@ -132,6 +133,7 @@ def test_inputs_and_decisions_of_others_are_served(
     assert ended(worker) == (0, "stopped\n")
 
 
+@pytest.mark.slow
 def test_what_a_killed_worker_left_goes_on_at_the_next(
     store: EventStore, url: str, work: Callable[..., Worker]
 ) -> None:
@@ -151,6 +153,7 @@ def test_what_a_killed_worker_left_goes_on_at_the_next(
     second.kill()
 
 
+@pytest.mark.slow
 def test_a_worker_that_has_to_interrupt_something_says_so(
     store: EventStore, url: str, work: Callable[..., Worker]
 ) -> None:
@@ -165,6 +168,7 @@ def test_a_worker_that_has_to_interrupt_something_says_so(
     assert status == 1 and "interrupted" in out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "where", ["nowhere_at_all:agent", "my_agents:missing", "my_agents", "json:dumps", ":", "a b"]
 )

@@ -123,6 +123,7 @@ def test_closing_waits_for_steps_under_way_and_is_clean_where_they_end_in_time(
     assert world.nothing_runs()
 
 
+@pytest.mark.slow
 def test_what_was_accepted_before_closing_is_used_once_by_the_next_process(
     address: str, led: Any, held: Any
 ) -> None:

@@ -103,6 +103,7 @@ def messages(chat: Chat) -> list[Message]:
     return found
 
 
+@pytest.mark.slow
 def test_every_conversation_held_again_is_the_recorded_one(
     chats: Sequence[Chat], store: EventStore
 ) -> None:
@@ -177,6 +178,7 @@ def test_every_conversation_is_imported_message_by_message(
             assert audit_session(store, session.id).findings == []
 
 
+@pytest.mark.slow
 def test_every_prefix_of_an_imported_conversation_folds_and_goes_on_to_the_same(
     chats: Sequence[Chat],
 ) -> None:

@@ -136,6 +136,7 @@ def forks_of(chats: Sequence[Chat], new_address: NewAddress, every: int = 1) -> 
     return forks
 
 
+@pytest.mark.slow
 def test_every_version_of_every_conversation_is_the_fold_up_to_it(chats: Sequence[Chat]) -> None:
     with closing(open_store("memory://")) as store:
         for place, chat in enumerate(chats):

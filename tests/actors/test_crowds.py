@@ -148,6 +148,7 @@ def storm(address: str, messages: int, sessions: int, idle_timeout: float) -> No
     assert activations > 2 * sessions, "they hardly ever left: nothing was raced with"
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("switching_often")
 def test_no_message_is_lost_doubled_or_out_of_order_while_sessions_come_and_go(store: str) -> None:
     storm(store, messages=1600, sessions=40, idle_timeout=0.0005)
@@ -242,6 +243,7 @@ with ActorSystem(Agent("agent", model=model), store=address, idle_timeout=3600) 
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="tells memory by /proc")
 @pytest.mark.parametrize("sessions", [500, pytest.param(10_000, marks=pytest.mark.slow)])
 def test_idle_sessions_take_few_threads_and_little_memory(tmp_path: Path, sessions: int) -> None:

@@ -99,6 +99,7 @@ def check_a_flipped_bit(path: Path, tmp_path: Path, where: float, bit: int) -> N
 flips = given(where=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7))
 
 
+@pytest.mark.slow
 @flips
 @settings(ONCE_PER_FILE, max_examples=60)
 def test_a_flipped_bit_is_found_or_changes_nothing(
@@ -123,6 +124,7 @@ def test_every_byte_of_the_first_pages_may_be_flipped(small: Path, tmp_path: Pat
         check_a_flipped_bit(small, tmp_path, (place + 0.5) / length, place % 8)
 
 
+@pytest.mark.slow
 @given(version=st.integers(1, 9976), byte=st.integers(0, 10_000), mask=st.integers(1, 255))
 @settings(ONCE_PER_FILE, max_examples=12)
 def test_a_flipped_byte_of_an_event_is_named_with_its_version(
@@ -180,6 +182,7 @@ WHERE originator_id = 'long' AND originator_version = {at};
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "done", [REMOVE, SWAP, DUPLICATE, GAP], ids=["removed", "swapped", "repeated", "a gap"]
 )
@@ -269,6 +272,7 @@ def test_snapshots_of_nobody_are_named(small: Path, tmp_path: Path) -> None:
     assert (found.kind, found.session_id) == ("medium", "")
 
 
+@pytest.mark.slow
 def test_the_work_grows_with_the_events_and_not_with_their_square(
     small: Path, large: Path, tmp_path: Path
 ) -> None:
@@ -287,6 +291,7 @@ def test_the_work_grows_with_the_events_and_not_with_their_square(
     assert ratio < 4 * many / few
 
 
+@pytest.mark.slow
 def test_ten_thousand_events_take_less_than_a_second(large: Path, tmp_path: Path) -> None:
     """With room for slow machines: 0.3 s where this was written."""
 

@@ -141,6 +141,7 @@ class World:
 scripts = st.lists(st.integers(0, 4), max_size=6)
 
 
+@pytest.mark.slow
 @given(scripts, st.integers(1, 5), st.data())
 def test_every_prefix_of_a_run_resumed_ends_in_the_same_transcript(
     script: list[int], concurrency: int, choose: st.DataObject

@@ -149,6 +149,7 @@ def test_a_session_is_deleted_after_a_crash_and_without_its_agent(run: Run, plac
     assert store.session("s") is None
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("switching_often")
 def test_whoever_sends_while_a_session_is_deleted_has_an_answer(run: Run, place: Any) -> None:
     """From two systems, one of which deletes."""
@@ -231,6 +232,7 @@ def test_ids_that_look_alike_are_deleted_apart(run: Run, place: Any) -> None:
         assert {row.session_id for row in system.sessions()} == set(ids[count:])
 
 
+@pytest.mark.slow
 def test_450_sessions_are_deleted_at_once(run: Run, place: Any) -> None:
     system, store = run([], model=lambda request: ModelTurn("hi"), on=place), reading(place)
     sessions = [system.session(f"s{n}") for n in range(450)]

@@ -82,6 +82,7 @@ def left_behind(tmp_path: Path) -> list[str]:
     return [path.name for path in tmp_path.rglob("*") if path.name not in ("here", "tmp")]
 
 
+@pytest.mark.slow
 def test_the_demo_survives_a_kill_in_the_middle_of_a_refund(tmp_path: Path) -> None:
     running = demo(tmp_path)
     out, error = running.communicate(timeout=50)
@@ -93,6 +94,7 @@ def test_the_demo_survives_a_kill_in_the_middle_of_a_refund(tmp_path: Path) -> N
     assert left_behind(tmp_path) == []
 
 
+@pytest.mark.slow
 def test_the_demo_as_json_is_the_stream_and_a_verdict(tmp_path: Path) -> None:
     address = f"sqlite:///{tmp_path}/kept/sessions.db"
     running = demo(tmp_path, "--json", "--store", address)
@@ -109,6 +111,7 @@ def test_the_demo_as_json_is_the_stream_and_a_verdict(tmp_path: Path) -> None:
     assert list((tmp_path / "tmp").iterdir()) == []
 
 
+@pytest.mark.slow
 def test_the_demo_finds_its_own_session_in_a_store_with_others(tmp_path: Path) -> None:
     address = f"sqlite:///{tmp_path}/sessions.db"
     store = open_store(address)
@@ -125,6 +128,7 @@ def test_the_demo_finds_its_own_session_in_a_store_with_others(tmp_path: Path) -
     store.close()
 
 
+@pytest.mark.slow
 def test_the_demo_keeps_its_files_when_asked(tmp_path: Path) -> None:
     running = demo(tmp_path, "--keep")
     out, _ = running.communicate(timeout=50)
@@ -133,6 +137,7 @@ def test_the_demo_keeps_its_files_when_asked(tmp_path: Path) -> None:
     assert {"sessions.db", "orders.db", "calls.jsonl"} <= {path.name for path in folder.iterdir()}
 
 
+@pytest.mark.slow
 def test_the_demo_as_json_names_the_files_it_keeps(tmp_path: Path) -> None:
     running = demo(tmp_path, "--keep", "--json")
     out, _ = running.communicate(timeout=50)
@@ -148,6 +153,7 @@ def test_the_demo_needs_a_store_that_processes_share(tmp_path: Path) -> None:
     assert left_behind(tmp_path) == []
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows can't interrupt a single process")
 @pytest.mark.parametrize("lines_before", [2, 8, 15])
 def test_an_interrupted_demo_leaves_nothing_behind(tmp_path: Path, lines_before: int) -> None:
@@ -301,6 +307,7 @@ class Tampering(PlainNarrator):
             self._store.append(Append(moment.session_id, moment.version, events, change))
 
 
+@pytest.mark.slow
 def test_the_demo_does_not_hold_when_its_stream_was_tampered_with(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

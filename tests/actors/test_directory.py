@@ -534,6 +534,7 @@ def sent(*, but_for: Callable[[int], bool] = lambda number: False) -> dict[Any, 
     return numbers
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("switching_often")
 def test_no_message_is_lost_doubled_or_out_of_order_where_passivation_races_with_senders(
     dispatcher: Dispatcher,
@@ -546,6 +547,7 @@ def test_no_message_is_lost_doubled_or_out_of_order_where_passivation_races_with
     assert world.dead_letters.empty()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("switching_often", "without_logs")
 def test_only_the_messages_that_crash_their_handler_are_missing_and_they_are_reported(
     dispatcher: Dispatcher,

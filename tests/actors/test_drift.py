@@ -377,6 +377,7 @@ with ActorSystem(Agent("agent", model=lambda request: "hi", tools=[look])) as sy
 """
 
 
+@pytest.mark.slow
 def test_another_process_with_another_hash_seed_gives_the_same_fingerprint() -> None:
     prints = {
         subprocess.run(

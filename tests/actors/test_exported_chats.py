@@ -50,6 +50,7 @@ def read_back(chat: list[dict[str, Any]]) -> list[Message]:
     return list(course(transcript_events(chat, agent="agent", at=NOON)).messages)
 
 
+@pytest.mark.slow
 @given(conversations())
 @example([UserMessage(HALF), AssistantMessage("", (ToolCall("c", "find", {HALF: [HALF]}),))])
 @settings(suppress_health_check=[HealthCheck.too_slow])

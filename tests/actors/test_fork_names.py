@@ -157,6 +157,7 @@ store.close()
 """
 
 
+@pytest.mark.slow
 @on_durable_stores
 def test_of_processes_that_fork_at_once_each_has_forks_of_its_own(address: str) -> None:
     with closing(open_store(address)) as store:

@@ -236,6 +236,7 @@ def test_a_turn_that_is_interrupted_rests_and_goes_on_as_another_stretch() -> No
     assert told.reasons == [("interrupted", False), ("finished", True)]
 
 
+@pytest.mark.slow
 def test_closing_waits_for_hooks_only_so_long(caplog: pytest.LogCaptureFixture) -> None:
     over = Event()
     hooks = made(False, on_event=lambda *_: over.wait(WAIT))

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
+import pytest
 from places import on_durable_stores
 from tallies import Tally, fill, tallied
 
@@ -57,6 +58,7 @@ def test_a_rebuild_that_was_killed_goes_on_where_it_stood(address: str) -> None:
         assert Projector(store, Tally()).rows() == tallied(store)
 
 
+@pytest.mark.slow
 def test_of_processes_that_are_killed_again_and_again_each_event_is_counted_once(
     address: str,
 ) -> None:

@@ -118,6 +118,7 @@ def stores(tmp_path: Path) -> list[Any]:
     return [slow(MemoryStore)(), slow(SQLiteStore)(tmp_path / "s.db")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", [0, 1], ids=["memory", "sqlite"])
 def test_a_question_in_a_long_conversation_is_decided_the_moment_it_is_shown(
     tmp_path: Path, place: int
@@ -139,6 +140,7 @@ def test_a_question_in_a_long_conversation_is_decided_the_moment_it_is_shown(
         assert [each.result(WAIT).text for each in decided] == ["done"]
 
 
+@pytest.mark.slow
 def test_a_question_is_decided_elsewhere_as_soon_as_its_row_can_be_seen(tmp_path: Path) -> None:
     script: list[Any] = ["y" * 10_000_000, [call("remove", "c", path="a")]]
     asking = Agent("agent", model=ScriptedModel(script), tools=[remove])

@@ -329,6 +329,7 @@ class Appender(PooledActor):
             self.store.put((self.actor_inbox, message))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("switching_often")
 def test_no_message_is_lost_or_seen_early_where_holds_race_with_senders_and_writers() -> None:
     dispatcher, store = Dispatcher(4, throughput=3), SimpleQueue[Any]()

@@ -58,6 +58,7 @@ USES: dict[str, Callable[[ActorSystem], object]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("topic", TOPICS)
 def test_whatever_is_planted_runs_nothing_and_every_use_answers_or_names_it(
     tmp_path: Path, topic: str

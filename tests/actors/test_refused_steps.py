@@ -107,6 +107,7 @@ def test_a_step_that_ends_while_the_system_closes_is_recorded_and_the_next_one_t
     assert answers(store.read("s")) == ["paid"]
 
 
+@pytest.mark.slow
 def test_a_step_that_ends_after_the_system_was_closed_is_refused(held: Held) -> None:
     store = MemoryStore()
     system = system_of(store, [held.tool], [PAY])

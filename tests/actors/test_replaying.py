@@ -7,6 +7,7 @@ import gzip
 import json
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
@@ -269,13 +270,15 @@ def test_what_a_dynamic_agent_chooses_wrongly_is_raised(session: Session) -> Non
 
 
 def test_a_replay_can_be_awaited_and_does_not_block_a_loop(session: Session) -> None:
-    async def main() -> Replayed:
-        reply = replay(session, changed())
+    async def main() -> None:
+        asked = Event()
+        reply = replay(session, changed(instructions=lambda _: str(asked.wait(WAIT))))
         with pytest.raises(WouldDeadlock):
             reply.result()
-        return await reply
+        asked.set()
+        assert (await reply).diverged_at is None
 
-    assert asyncio.run(main()).diverged_at is None
+    asyncio.run(main())
 
 
 def test_events_and_messages_can_be_replayed_without_their_session(session: Session) -> None:
@@ -341,6 +344,7 @@ def test_an_unfinished_turn_is_replayed_as_far_as_it_went(run: Callable[..., Act
     assert verdicts(replayed.result(WAIT)) == ["same"]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not RECORDED.exists(), reason="no recorded conversations beside this checkout")
 def test_real_conversations_go_the_same_way_and_a_change_in_one_is_located(
     opened: EventStore, run: Callable[..., ActorSystem]

@@ -189,6 +189,7 @@ def test_what_is_interrupted_after_any_page_goes_on(
     assert opened.read_models.find(NAME, live=False) is None
 
 
+@pytest.mark.slow
 def test_live_writers_are_not_held_up_and_win(opened: EventStore) -> None:
     over = Event()
     version = {"live": 0}

@@ -126,6 +126,7 @@ def test_what_would_fail_again_is_not_repeated(run: Run, error: Exception) -> No
     assert failed.code == expected.code
 
 
+@pytest.mark.slow
 @on_durable_stores
 @pytest.mark.parametrize("error", [away(), ModelRefused("no"), ContextTooLong("too long")])
 def test_a_caller_of_another_process_gets_an_error_of_the_same_class(

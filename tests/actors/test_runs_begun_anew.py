@@ -113,6 +113,7 @@ class TestRestart:
 
         assert first.result(WAIT).text == "one"
 
+    @pytest.mark.slow
     @on_durable_stores
     def test_a_run_that_another_process_runs_is_left_alone(
         self, run: Run, led: Any, store: str

@@ -236,6 +236,7 @@ def test_an_input_that_waits_when_the_system_closes_is_found_by_resume_all(store
         assert len(other.session("s").messages) == 4
 
 
+@pytest.mark.slow
 @on_durable_stores
 def test_closing_interrupts_what_does_not_end_in_time(address: str) -> None:
     started, release = threading.Event(), threading.Event()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
-from pathlib import Path
 from queue import SimpleQueue
 from threading import Barrier, Event, Thread
 from typing import Any, get_args
@@ -86,17 +85,14 @@ def world() -> Iterator[World]:
     world.release.set()
 
 
-@pytest.fixture(params=["memory", "sqlite", "jsonl", "postgresql"])
-def node(request: pytest.FixtureRequest, tmp_path: Path, world: World) -> Iterator[Open]:
+@pytest.fixture
+def node(address: str, world: World) -> Iterator[Open]:
     """Start nodes on one store: each with a store of its own on one file, or all on one in
     memory."""
     with ExitStack() as stack:
         shared: EventStore | None = None
-        address = f"{request.param}:///{tmp_path}/s.db"
-        if request.param == "memory":
-            shared = stack.enter_context(closing(open_store("memory://")))
-        elif request.param == "postgresql":
-            address = request.getfixturevalue("postgres_url")
+        if address == "memory://":
+            shared = stack.enter_context(closing(open_store(address)))
 
         def start(name: str, **options: Any) -> ActorSystem:
             store = shared or address
@@ -142,6 +138,7 @@ def test_an_input_sent_elsewhere_has_the_result_that_the_owner_makes(
     assert verify(other._store.read("s")) is None
 
 
+@pytest.mark.slow
 def test_who_resumes_elsewhere_waits_for_the_owner(world: World, node: Open) -> None:
     owner, other = node("a"), node("b")
     turn = begin(world, owner)
@@ -163,6 +160,7 @@ def test_what_runs_at_a_node_that_lives_is_not_resumed_at_another(world: World, 
     assert turn.result(WAIT).text == "a after work"
 
 
+@pytest.mark.slow
 def test_an_abort_elsewhere_stops_what_runs_at_the_owner(world: World, node: Open) -> None:
     owner, other = node("a"), node("b")
     turn = begin(world, owner, "linger")
@@ -217,6 +215,7 @@ def test_inputs_that_wait_go_on_elsewhere_when_their_owner_is_closed(
     assert turn.done()
 
 
+@pytest.mark.slow
 def test_an_older_node_takes_the_turn_of_a_younger_one_that_is_gone(
     world: World, node: Open
 ) -> None:

@@ -244,6 +244,7 @@ def check_close(outcomes: Counter[bool]) -> None:
     assert min(outcomes[True], outcomes[False]) > outcomes.total() // 50, outcomes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rounds", ROUNDS)
 def test_a_steer_that_races_the_first_delta_either_cancels_the_call_or_comes_after_its_answer(
     races_on: Callable[..., Races], rounds: int
@@ -264,6 +265,7 @@ def test_a_steer_that_races_the_first_delta_either_cancels_the_call_or_comes_aft
     check_close(outcomes)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rounds", FEWER)
 def test_a_steer_that_races_a_function_either_drops_what_it_returns_or_comes_after_it(
     races_on: Callable[..., Races], rounds: int
@@ -282,6 +284,7 @@ def test_a_steer_that_races_a_function_either_drops_what_it_returns_or_comes_aft
     check_close(outcomes)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rounds", FEWER)
 def test_a_steer_that_races_the_end_of_the_turn_either_joins_it_or_runs_as_the_next_one(
     races_on: Callable[..., Races], rounds: int

@@ -26,6 +26,7 @@ ONCE = {"idempotency_key": "once"}
 kinds = st.sampled_from(["pay", "pay_async", "stream", "stream_async"])
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(plans, kinds)
 def test_wherever_a_process_is_lost_what_was_recorded_is_not_done_again(

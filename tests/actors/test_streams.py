@@ -116,6 +116,7 @@ def test_a_stream_has_one_terminal_item_and_it_is_the_last(
         assert (items[-1].result is None) == (reason == "error")
 
 
+@pytest.mark.slow
 def test_every_stream_of_many_turns_that_end_at_random_begins_and_ends(run: Run) -> None:
     random = Random(7)
 

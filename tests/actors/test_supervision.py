@@ -292,6 +292,7 @@ def live(address: str, life: int) -> str:
     return done.stdout.strip()
 
 
+@pytest.mark.slow
 @on_durable_stores
 def test_a_session_no_process_survives_is_set_aside_and_the_others_go_on(
     address: str, caplog: pytest.LogCaptureFixture

@@ -386,6 +386,7 @@ def charge_and_die(address: str) -> list[str]:
     return child.stdout.split()
 
 
+@pytest.mark.slow
 @on_durable_stores
 def test_a_killed_process_leaves_a_call_that_runs_again_with_its_key(address: str) -> None:
     killed = [charge_and_die(address) for _ in range(2)]

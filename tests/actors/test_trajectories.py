@@ -55,6 +55,7 @@ def read(document: Any) -> Course:
     return course(trajectory_events(document, agent=None, at=NOON))
 
 
+@pytest.mark.slow
 @given(conversations())
 @settings(suppress_health_check=[HealthCheck.too_slow])
 def test_any_conversation_is_valid_and_comes_back(messages: list[Message]) -> None:
@@ -277,6 +278,7 @@ def test_a_session_in_which_nothing_was_said_is_no_trajectory(opened: EventStore
         trajectory_of(course([SessionStarted(at=NOON, agent="a")]), "s")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not RECORDED.exists(), reason="no recorded conversations beside this checkout")
 def test_every_real_conversation_is_valid_and_comes_back(opened: EventStore) -> None:
     with gzip.open(RECORDED, "rt") as file:

@@ -225,6 +225,7 @@ def test_an_input_sent_as_the_turn_ends_is_used_once_and_answered(
         assert (turn.result(WAIT) is other.result(WAIT)) == bool(events(session, InputApplied))
 
 
+@pytest.mark.slow
 def test_a_delta_and_a_steering_input_at_one_moment_have_one_winner(
     run: Run, led: Any, switching_often: None
 ) -> None:

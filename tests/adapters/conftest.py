@@ -27,7 +27,14 @@ WIRES: dict[str, Wire] = {
 }
 
 
-@pytest.fixture(params=["scripted", *WIRES])
+# The two of one provider have most of an adapter in common.
+ADAPTERS = [
+    pytest.param(name, marks=pytest.mark.slow if name == "openai-responses" else ())
+    for name in WIRES
+]
+
+
+@pytest.fixture(params=["scripted", *ADAPTERS])
 def talk(request: pytest.FixtureRequest) -> Iterator[Talk]:
     """A model for each way there is to have one."""
     wire = WIRES.get(request.param)
@@ -36,7 +43,7 @@ def talk(request: pytest.FixtureRequest) -> Iterator[Talk]:
     talk.close()
 
 
-@pytest.fixture(params=[*WIRES])
+@pytest.fixture(params=ADAPTERS)
 def wired(request: pytest.FixtureRequest) -> Iterator[OnWire]:
     """Each adapter."""
     talk = OnWire(WIRES[request.param])
@@ -44,7 +51,7 @@ def wired(request: pytest.FixtureRequest) -> Iterator[OnWire]:
     talk.close()
 
 
-@pytest.fixture(params=[*WIRES])
+@pytest.fixture(params=ADAPTERS)
 def other(request: pytest.FixtureRequest) -> Iterator[OnWire]:
     """Each adapter, once more: for conversations that change theirs."""
     talk = OnWire(WIRES[request.param])

@@ -123,6 +123,7 @@ def test_an_abort_hangs_up_before_anything_was_answered(wired: OnWire, start: St
     assert hold.left()
 
 
+@pytest.mark.slow
 def test_a_model_that_takes_too_long_is_hung_up_on(wired: OnWire, start: Start) -> None:
     held = Held(LONG, 3)
     session = start(wired.model([held]), model_timeout=0.3).session("s")
@@ -150,6 +151,7 @@ def test_a_steer_that_comes_before_the_answer_goes_along(wired: OnWire, start: S
     assert wired.heard[-1].messages == (UserMessage("one"), UserMessage("two"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("few", [0, 3])
 def test_a_server_that_says_nothing_for_too_long_is_away(wired: OnWire, few: int) -> None:
     held = Held(LONG, few)
@@ -166,6 +168,7 @@ def test_a_server_that_is_not_there_is_away(wired: OnWire) -> None:
             asked(model)
 
 
+@pytest.mark.slow
 def test_every_place_to_cut_a_stream_leaves_no_half_answer(wired: OnWire) -> None:
     said = Said("Half.", (call("add", "c1", a=1, b=2),), thought="Hm.", seal="sealed")
     places = range(len(wired.wire.answer(said)))
@@ -315,6 +318,7 @@ def test_the_steps_of_a_turn_go_over_one_connection(wired: OnWire, start: Start)
     assert len({each.connection for each in wired.requests}) == 1
 
 
+@pytest.mark.slow
 def test_many_sessions_ask_one_model_at_once(wired: OnWire, start: Start) -> None:
     together = threading.Barrier(12)
 

@@ -214,6 +214,7 @@ def test_half_an_answer_is_never_recorded(tell: Tell) -> None:
     assert story.asked == [("turn-1", 1), ("turn-1", 1)]
 
 
+@pytest.mark.slow
 def test_a_fresh_interpreter_sees_the_calls_of_a_recorded_model_turn(tell: Tell) -> None:
     story = tell(calls("c1", "~c2", "c3"), says("done"), inputs=("go",))
     story.live(AtAppend("after", 1, "model_turn_recorded"), fresh=True)

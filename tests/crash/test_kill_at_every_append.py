@@ -96,6 +96,7 @@ def resumed_by_the_next_message(story: Story, point: AtAppend) -> None:
     finish(story, resumes=len(story.accepted) == len(story.plan.inputs))
 
 
+@pytest.mark.slow
 def test_a_killed_worker_sends_its_runs_again_and_each_is_done_once(
     tell: Callable[..., Story],
 ) -> None:
@@ -136,6 +137,7 @@ def random() -> Random:
     return Random(seed)
 
 
+@pytest.mark.slow
 def test_a_process_killed_while_it_resumes_is_resumed_in_its_turn(
     begin: Begin, random: Random
 ) -> None:
@@ -161,6 +163,7 @@ def test_a_process_killed_at_any_append_of_its_resuming_is_resumed_in_its_turn(
             finish(story)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("point", [AtAppend("after", 2), AtAppend("before", 3)])
 def test_a_session_gets_on_although_no_process_lives_for_more_than_two_appends(
     begin: Begin, point: AtAppend

@@ -58,6 +58,7 @@ def appends_after(resumed: int, apart: int, random: Random) -> Kills:
         yield AtAppend(random.choice(SIDES), resumed + random.randint(0, 2 * apart))
 
 
+@pytest.mark.slow
 def test_conversations_killed_at_random_appends_are_the_recorded_ones(
     nursery: Nursery, tmp_path: Path, address: str, random: Random
 ) -> None:

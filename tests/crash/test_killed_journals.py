@@ -55,6 +55,7 @@ def recorded(folder: Path, store: str = "sqlite:///{}/j.db") -> list[str]:
     return [each.name for each in events if isinstance(each, StepRecorded)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "moment", "before", "again"),
     [
@@ -88,6 +89,7 @@ def test_in_files_too(tmp_path: Path) -> None:
     assert done(tmp_path) == recorded(tmp_path, store) == list(STEPS)
 
 
+@pytest.mark.slow
 def test_a_frozen_process_loses_its_run_and_is_told_when_it_wakes_up(tmp_path: Path) -> None:
     frozen = begin(tmp_path, moment="in-2", lease=0.5, strike=signal.SIGSTOP)
     _, status = os.waitpid(frozen.pid, os.WUNTRACED)

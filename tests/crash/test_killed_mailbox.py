@@ -119,6 +119,7 @@ def judge(folder: Path, store: str) -> None:
     judge_witnesses(events(records), noted)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kill", [at_some_append, at_some_moment])
 def test_what_was_accepted_is_used_once_although_its_process_is_killed(
     run: Run, tmp_path: Path, new_address: NewAddress, random: Random, kill: Kill

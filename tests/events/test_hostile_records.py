@@ -146,6 +146,7 @@ json_values = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(
     st.sampled_from(sorted(TOPICS)),
     st.dictionaries(

@@ -112,6 +112,7 @@ values = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(values)
 def test_whatever_is_plain_reads_as_strict_utf_8_json(value: Any) -> None:
     rendered = render(plain(value))
@@ -122,6 +123,7 @@ def test_whatever_is_plain_reads_as_strict_utf_8_json(value: Any) -> None:
         msgspec.json.decode(rendered)
 
 
+@pytest.mark.slow
 @given(values)
 def test_the_live_value_reads_like_the_recorded_one(value: Any) -> None:
     assert render(plain(plain(value))) == render(plain(value))

@@ -333,6 +333,7 @@ scalars = (
 )
 
 
+@pytest.mark.slow
 @given(
     st.recursive(
         scalars,

@@ -21,6 +21,7 @@ def test_a_store_is_a_dictionary_of_streams(check: Check) -> None:
     check(StoreMachine, QUICK)
 
 
+@pytest.mark.slow
 def test_sqlite_in_memory_is_a_dictionary_of_streams() -> None:
     run_state_machine_as_test(lambda: StoreMachine("sqlite://"), settings=QUICK)  # type: ignore[arg-type]
 

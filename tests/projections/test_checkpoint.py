@@ -114,6 +114,7 @@ def test_edits_are_no_part_of_a_step() -> None:
     assert [len(each.checkpoint.messages) for each in checkpoints("s", events)] == [0, 2, 2]
 
 
+@pytest.mark.slow
 @given(hostile)
 @settings(max_examples=300)
 def test_a_checkpoint_is_the_fold_of_the_stream_up_to_it(events: list[AnyEvent]) -> None:
@@ -133,6 +134,7 @@ def test_steps_that_are_over_never_move(events: list[AnyEvent], cut: int) -> Non
     assert ends(events[:cut])[:-1] == ends(events)[: max(len(ends(events[:cut])) - 1, 0)]
 
 
+@pytest.mark.slow
 @given(hostile)
 @settings(max_examples=300)
 def test_the_last_settled_version_is_the_last_with_nothing_unfinished(

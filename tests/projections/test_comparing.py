@@ -289,6 +289,7 @@ def test_values_that_are_the_same(a: Any, b: Any) -> None:
     assert same_value(a, b) and same_value(b, a)
 
 
+@pytest.mark.slow
 def test_values_nested_deeper_than_the_stack_are_compared() -> None:
     def nested(last: int) -> Any:
         value: Any = last
@@ -341,6 +342,7 @@ def renamed(messages: list[Message]) -> list[Message]:
     return found
 
 
+@pytest.mark.slow
 @given(transcripts(), transcripts())
 def test_comparing_is_a_mirror_knows_no_ids_and_changes_nothing(
     one: list[Message], other: list[Message]

@@ -54,6 +54,7 @@ def rewound(keep: int, undoes: int = 0) -> SessionRewound:
     return SessionRewound(at=NOON, keep_entries=keep, undoes=undoes)
 
 
+@pytest.mark.slow
 @given(hostile)
 @settings(max_examples=400)
 def test_no_model_is_given_an_invalid_transcript_whatever_the_stream_holds(
@@ -69,6 +70,7 @@ def test_no_model_is_given_an_invalid_transcript_whatever_the_stream_holds(
         check_transcript(state.conversation)
 
 
+@pytest.mark.slow
 @given(hostile, st.data())
 @settings(max_examples=300)
 def test_a_fold_may_be_cut_anywhere(events: list[AnyEvent], data: st.DataObject) -> None:
@@ -89,6 +91,7 @@ def test_folding_on_changes_no_state_that_was_folded_before(
     assert second == fold([*events, *other])
 
 
+@pytest.mark.slow
 @given(hostile)
 @settings(max_examples=400)
 def test_turns_begin_in_order_within_the_transcript(events: list[AnyEvent]) -> None:
@@ -140,6 +143,7 @@ def handed_over(events: list[AnyEvent], targets: list[str]) -> list[AnyEvent]:
     return found
 
 
+@pytest.mark.slow
 @given(held(), st.data())
 @settings(max_examples=300)
 def test_a_rewind_brings_back_what_was_there_at_any_version(

@@ -51,6 +51,7 @@ def size(content: Content) -> int:
     return sum(len(each.text) if isinstance(each, TextPart) else len(each.data) for each in content)
 
 
+@pytest.mark.slow
 @given(contents, limits)
 @settings(max_examples=500)
 def test_a_result_gets_shorter_or_stays_the_very_same(content: Content, keep: int) -> None:
@@ -62,6 +63,7 @@ def test_a_result_gets_shorter_or_stays_the_very_same(content: Content, keep: in
         assert isinstance(short.content, tuple) and len(short.content) == len(content)
 
 
+@pytest.mark.slow
 @given(contents, limits, limits)
 @settings(max_examples=500)
 def test_trimming_again_changes_nothing_unless_less_is_to_be_kept(

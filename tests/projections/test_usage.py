@@ -195,6 +195,7 @@ lines = st.one_of(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(st.lists(lines, max_size=8), usages)
 def test_of_any_run_the_total_is_the_sum_over_its_events(

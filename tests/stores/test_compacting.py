@@ -162,6 +162,7 @@ def test_what_other_processes_append_meanwhile_is_kept(
         assert list(store.check()) == []
 
 
+@pytest.mark.slow
 def test_a_process_killed_in_the_middle_has_changed_nothing(
     path: Path, start_child: Callable[..., Child]
 ) -> None:

@@ -117,6 +117,7 @@ def test_a_child_that_closes_takes_no_log_from_under_its_parent(path: Path) -> N
             assert [len(other.read(sid)) for sid in "st"] == [2, 2]
 
 
+@pytest.mark.slow
 def test_a_fork_in_the_middle_of_everything_disturbs_nobody(path: Path) -> None:
     with closing(SQLiteStore(path, synchronous="normal")) as store:
         follower = store.subscribe()

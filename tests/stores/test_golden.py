@@ -251,6 +251,7 @@ def test_it_can_be_exported_and_comes_back_byte_for_byte(golden: Written) -> Non
             assert [each[2:] for each in other.read(sid)] == [each[2:] for each in store.read(sid)]
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_processes_that_open_it_at_once_all_read_the_same(
     golden: Written, start_child: StartChild

@@ -93,6 +93,7 @@ def test_a_page_too_large_for_one_value_is_read_event_by_event(path: Path) -> No
                 cursor.connection.setlimit(0, limit)
 
 
+@pytest.mark.slow
 def test_a_long_stream_is_read_and_written_whatever_another_thread_computes(path: Path) -> None:
     with closing(SQLiteStore(path, synchronous="normal")) as store, a_thread_that_computes():
         assert seconds(lambda: append_blobs(store, "s", 0, *[b"x" * 300] * 10_000)) < 5

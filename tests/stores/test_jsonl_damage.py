@@ -169,6 +169,7 @@ def damage_anywhere(shelf: Shelf, state: Path, choose: st.DataObject) -> None:
 ANY = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("quiet")
 @settings(ANY, max_examples=60)
 @given(choose=st.data())

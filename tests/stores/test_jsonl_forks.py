@@ -59,6 +59,7 @@ def test_a_subscription_and_a_closed_store_stay_with_the_parent(tmp_path: Path) 
         store.read("s")
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_forks_while_threads_write_hang_and_lose_nothing(tmp_path: Path) -> None:
     with closing(JSONLStore(tmp_path / "streams", sync=False, timeout=30)) as store:

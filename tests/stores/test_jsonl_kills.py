@@ -206,6 +206,7 @@ def judge(place: Path, states: list[State]) -> None:
         assert texts(store.read("afterwards")) == ["on"]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("quiet")
 @pytest.mark.parametrize("torn", [False, True])
 def test_killed_at_some_moments_it_loses_nothing_it_told_of(
@@ -231,6 +232,7 @@ def test_killed_at_any_moment_it_loses_nothing_it_told_of(
 ON_LINUX = pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs /proc")
 
 
+@pytest.mark.slow
 @ON_LINUX
 @pytest.mark.usefixtures("quiet")
 def test_after_a_power_cut_at_some_moments_nothing_it_told_of_is_lost(

@@ -265,6 +265,7 @@ def test_a_writer_waits_for_a_lock_and_readers_do_not(
         assert texts(store.read("s")) == ["a", "b"]
 
 
+@pytest.mark.slow
 def test_a_lock_held_beyond_the_timeout_is_store_busy_for_everyone_and_then_all_is_well(
     tmp_path: Path, start_child: StartChild
 ) -> None:

@@ -60,6 +60,7 @@ def test_missing_directories_are_made(tmp_path: Path) -> None:
     written(tmp_path / "a" / "b" / "streams.db")
 
 
+@pytest.mark.slow
 def test_a_new_file_may_be_opened_by_many_threads_at_once(tmp_path: Path) -> None:
     for n in range(10):
         path = tmp_path / str(n) / "streams.db"

@@ -85,6 +85,7 @@ def test_an_append_is_not_written_twice_and_is_no_conflict(
     assert texts(store.read("s")) == ["a", "b", "the lost one", "c"]
 
 
+@pytest.mark.slow
 def test_a_round_of_appends_is_not_written_twice(store: PostgresStore, relay: Relay) -> None:
     for n in range(10):
         relay.lose(b"COMMIT")

@@ -50,6 +50,7 @@ def busy(store: PostgresStore) -> None:
     following(store.subscribe()).get(timeout=PATIENCE)
 
 
+@pytest.mark.slow
 def test_a_store_that_nobody_follows_any_more_listens_no_more(
     postgres_server: Server, database: str
 ) -> None:

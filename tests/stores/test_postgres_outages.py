@@ -64,6 +64,7 @@ def store_in(server: Server, timeout: float = 15) -> PostgresStore:
     return PostgresStore(server.url(server.new_database()), timeout=timeout)
 
 
+@pytest.mark.slow
 def test_reads_and_appends_survive_between_two_of_them(server: Server, harm: Harm) -> None:
     with closing(store_in(server)) as store:
         for n in range(3):
@@ -80,6 +81,7 @@ def test_reads_and_appends_survive_between_two_of_them(server: Server, harm: Har
         assert [len(page.payloads) for page in store.replay("s0")] == [4]
 
 
+@pytest.mark.slow
 def test_under_load_each_append_is_answered_once_and_written_once(
     server: Server, harm: Harm
 ) -> None:
@@ -119,6 +121,7 @@ def test_under_load_each_append_is_answered_once_and_written_once(
         assert followed.empty()
 
 
+@pytest.mark.slow
 def test_a_server_that_stays_away_is_a_clear_error_in_time_and_then_all_goes_on(
     server: Server,
 ) -> None:
@@ -183,12 +186,14 @@ def test_a_store_on_a_server_that_hangs_closes(server: Server) -> None:
     assert {type(outcomes.get(timeout=PATIENCE)) for _ in range(3)} == {StoreUnavailable}
 
 
+@pytest.mark.slow
 def test_a_server_that_takes_long_is_waited_for(server: Server) -> None:
     with closing(store_in(server, timeout=0.3)) as store:
         slept = store._opened().ask(lambda cursor: cursor.execute(SLEEP).fetchall())
         assert slept == [("well",)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "ask", [lambda session: session.send("look").result(PATIENCE), Session.events]
 )
@@ -205,6 +210,7 @@ def test_a_system_on_a_server_that_hung_goes_on(
         assert verify(store.read("s")) is None
 
 
+@pytest.mark.slow
 def test_a_subscription_whose_connection_is_cut_hears_of_other_processes_again(
     server: Server,
 ) -> None:

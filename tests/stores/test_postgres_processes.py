@@ -95,6 +95,7 @@ def test_what_another_process_appends_is_heard_of_before_anybody_looks(
         assert all(read.get(timeout=PATIENCE) for _ in range(20))
 
 
+@pytest.mark.slow
 def test_without_notifications_a_subscription_looks_by_itself(
     postgres_url: str, start_child: StartChild, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -158,6 +159,7 @@ def test_a_lock_held_beyond_the_timeout_is_store_busy_and_then_all_is_well(
         assert store.append(append_of("s", 1, "b")).version == 2
 
 
+@pytest.mark.slow
 def test_what_somebody_still_may_read_is_not_called_gone(postgres_server: Server) -> None:
     url = postgres_server.url(postgres_server.new_database())
     with closing(PostgresStore(url, timeout=0.3)) as store:

@@ -142,6 +142,7 @@ def test_first_writers_of_a_new_session_in_a_new_file_all_get_through(
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("processes", "appends"), [(4, 50), pytest.param(16, 250, marks=pytest.mark.slow)]
 )
