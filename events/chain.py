@@ -46,8 +46,9 @@ def digest(topic: str, version: int, payload: bytes) -> str:
     """SHA-256 of an event as it is stored, in unpadded base64url (43 characters). Length and
     version come first, so no two different events are hashed as the same bytes."""
     name = topic.encode("utf-8", "surrogatepass")
-    hashed = sha256(b"%d %d %b %b" % (version, len(name), name, payload)).digest()
-    return urlsafe_b64encode(hashed)[:43].decode()
+    hashed = sha256(b"%d %d %b " % (version, len(name), name))
+    hashed.update(payload)
+    return urlsafe_b64encode(hashed.digest())[:43].decode()
 
 
 def link(topic: str, version: int, payload: bytes) -> str:

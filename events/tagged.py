@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 import re
-from base64 import b64decode, b64encode
+from binascii import a2b_base64, b2a_base64
 from collections.abc import Callable
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
@@ -155,7 +155,7 @@ _THAWED: dict[type, type] = {FrozenDict: dict, FrozenList: list}
 _WRITE: dict[type, tuple[str, Callable[[Any], Any]]] = {
     int: ("$int", lambda value: str(Decimal(value))),
     float: ("$float", str),
-    bytes: ("$bytes", lambda value: b64encode(value).decode()),
+    bytes: ("$bytes", lambda value: b2a_base64(value, newline=False).decode()),
     datetime: ("$datetime", datetime.isoformat),
     date: ("$date", date.isoformat),
     time: ("$time", time.isoformat),
@@ -180,7 +180,7 @@ def _whole_number(text: str) -> int:
 _READ: dict[str, Callable[[Any], Any]] = {
     "$int": _whole_number,
     "$float": {"nan": float("nan"), "inf": float("inf"), "-inf": float("-inf")}.__getitem__,
-    "$bytes": lambda text: b64decode(text, validate=True),
+    "$bytes": lambda text: a2b_base64(text, strict_mode=True),  # base64 would copy the text
     "$datetime": datetime.fromisoformat,
     "$date": date.fromisoformat,
     "$time": time.fromisoformat,
