@@ -270,7 +270,9 @@ class Life:
 
     def _go_on(self, state: SessionState) -> None:
         kind: type[Asked | Ran] = Asked if state.phase is Phase.MODEL else Ran
-        approvals, session = state.approvals(SESSION), self.session
+        session, now = self.session, datetime.now(UTC)
+        # One that expired in a life before is withdrawn by whoever resumes the turn.
+        approvals = [each for each in state.approvals(SESSION) if not each.is_over(now)]
         if (puppet := self.puppet(kind)) is not None:
             self.stage.let_go(puppet, improvised(puppet))
         elif approvals:
