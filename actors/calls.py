@@ -16,12 +16,7 @@ from msgspec.structs import replace
 
 from ..events.errors import ModelStreamEnded, ModelUnavailable, SystemClosed, TurnstreamError
 from ..events.messages import ToolCall, Usage
-from ..events.session import (
-    AgentDriftDetected,
-    ModelCallDiscarded,
-    SessionEvent,
-    ToolCallStarted,
-)
+from ..events.session import AgentDriftDetected, ModelCallDiscarded, SessionEvent, ToolCallStarted
 from ..projections import Carried, OpenTurn, SessionState
 from .call_state import CallState, ChangingCall
 from .commands import Command
@@ -40,7 +35,6 @@ from .steps import Steps
 from .sub_agents import SubAgent, SubAgentGone
 from .telling import Teller
 from .tool_context import ToolContext
-from .tools import Tool
 
 log: logging.Logger = logging.getLogger("turnstream.session")
 
@@ -252,7 +246,10 @@ class Calls:
         def settle(settled: Settled) -> None:
             if isinstance(settled, Returned) and isinstance(settled.value, SubAgentGone):
                 call.gone = settled.value.error
-            tell = partial(self._tell, call, settled, event, tool)
+
+            def tell() -> None:
+                self._post(tool_command(settled, event, tool), call, None)
+
             if tool.is_async and takes_long(settled):
                 self._effects.off_loop(tell)
             else:
@@ -267,9 +264,6 @@ class Calls:
             timeout=tool.options.timeout,
             post=settle,
         )
-
-    def _tell(self, call: Call, settled: Settled, event: ToolCallStarted, tool: Tool) -> None:
-        self._post(tool_command(settled, event, tool), call, None)
 
     def _ask(self, ready: ReadyAgent, turn: OpenTurn) -> Ask:
         if ready.hooking is None:

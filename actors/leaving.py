@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from typing import Self, TypeVar
-
-ClosedT = TypeVar("ClosedT", bound="ClosedOnLeaving")
+from typing import Self
 
 
 class ClosedOnLeaving(ABC):

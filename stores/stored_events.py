@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from itertools import groupby
 from operator import attrgetter
-from typing import Generic, Protocol, TypeVar
+from typing import TypeVar
 
 from eventsourcing.persistence import (
     ApplicationRecorder,
@@ -17,27 +17,18 @@ from eventsourcing.persistence import (
 )
 
 from ..events.chain import digest
-from ..events.envelope import EncodedEvent, StoredRecord
+from ..events.envelope import EncodedEvent
 from ..events.session import Status
+from . import port
 from .port import Append, RowChange
-
-
-class Followed(Protocol):
-    """The events of a log, and then those that come."""
-
-    def __iter__(self) -> Iterator[StoredRecord]: ...
-
-    def close(self) -> None:
-        """End the iteration."""
-
 
 RecorderT = TypeVar("RecorderT", bound=ApplicationRecorder)
 
 
-class RecorderSubscription(Subscription[RecorderT], Generic[RecorderT]):
+class RecorderSubscription(Subscription[RecorderT]):
     """A subscription to a store's ``log`` in the library's words."""
 
-    def __init__(self, recorder: RecorderT, log: Followed, topics: Sequence[str]) -> None:
+    def __init__(self, recorder: RecorderT, log: port.Subscription, topics: Sequence[str]) -> None:
         super().__init__(recorder, None, topics)
         self._log = log
 

@@ -16,7 +16,6 @@ import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,6 +23,7 @@ from msgspec import MsgspecError, Struct
 from msgspec.json import decode, encode
 
 from .files import NEW, TORN, opened_file, read_at, sync_directory, write_at
+from .lines import hashed
 
 LARGEST = 4_000_000
 """Bytes after which the journal is emptied."""
@@ -233,7 +233,4 @@ def _read(content: bytes, begun: int) -> tuple[_Entry, int] | None:
 
 
 def _digest(places: Sequence[tuple[str, int, int]], contents: Iterable[bytes | memoryview]) -> str:
-    hashed = sha256(encode(places))
-    for piece in contents:
-        hashed.update(piece)
-    return hashed.hexdigest()[:32]
+    return hashed(encode(places), *contents)[:32]

@@ -29,12 +29,8 @@ from msgspec.json import decode, encode
 from ...events.approvals import dump_approvals, load_approvals
 from ...events.envelope import EncodedEvent, StoredRecord
 from ...events.json_lines import payload_member, payload_of
-from ...events.session import (
-    Status,
-)
-from ...events.terms import (
-    ForkOrigin,
-)
+from ...events.session import Status
+from ...events.terms import ForkOrigin
 from ..port import SessionRow
 
 FORMAT = 1
@@ -106,6 +102,15 @@ def opened(text: bytes, kind: type[L]) -> L:
         return decode(body, type=kind)
     except (MsgspecError, UnicodeError, RecursionError) as error:
         raise Unfit(f"this is no line of a {kind.__name__.lower()}") from error
+
+
+def hashed(*pieces: bytes | memoryview) -> str:
+    """SHA-256 of the pieces together, in hex. They are not put together for it: they may be
+    large."""
+    whole = sha256()
+    for piece in pieces:
+        whole.update(piece)
+    return whole.hexdigest()
 
 
 def event_line(version: int, position: int, event: EncodedEvent) -> Sequence[bytes]:
@@ -184,7 +189,4 @@ def _checked(text: bytes) -> bytes:
 
 
 def _sum(*body: bytes) -> bytes:
-    hashed = sha256()
-    for piece in body:
-        hashed.update(piece)
-    return hashed.hexdigest()[:16].encode()
+    return hashed(*body)[:16].encode()
