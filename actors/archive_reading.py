@@ -10,15 +10,8 @@ from msgspec.structs import replace
 
 from ..events.codec import CODEC
 from ..events.envelope import EncodedEvent, StoredRecord
-from ..events.session import (
-    AnyEvent,
-    SessionEvent,
-    SessionStarted,
-    UnknownEvent,
-)
-from ..events.terms import (
-    ForkOrigin,
-)
+from ..events.session import AnyEvent, SessionEvent, SessionStarted, UnknownEvent
+from ..events.terms import ForkOrigin
 from ..projections import SessionState, fold
 from ..stores import EventStore
 from ..stores.port import Append

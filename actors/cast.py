@@ -9,12 +9,8 @@ from typing import Any, NoReturn
 from msgspec.structs import replace
 
 from ..events.errors import UnknownAgent
-from ..events.session import (
-    AgentConfigured,
-)
-from ..events.terms import (
-    Budget,
-)
+from ..events.session import AgentConfigured
+from ..events.terms import Budget
 from ..projections import SessionState
 from .choosing import AgentContext
 from .commands import Rules

@@ -27,12 +27,8 @@ from ..events.errors import (
     TurnWithdrawn,
 )
 from ..events.messages import NO_USAGE, ToolCall
-from ..events.session import (
-    TurnAborted,
-)
-from ..events.terms import (
-    ParentCall,
-)
+from ..events.session import TurnAborted
+from ..events.terms import ParentCall
 from ..projections import OpenCall, SessionState, Settled
 from .approving import not_found
 from .commands import Abort, Command, GoOn, Resolve, Submit

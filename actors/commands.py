@@ -19,15 +19,8 @@ from ..events.messages import (
     ToolCall,
     Usage,
 )
-from ..events.session import (
-    AgentConfigured,
-    ToolCallStarted,
-)
-from ..events.terms import (
-    Budget,
-    Owner,
-    ParentCall,
-)
+from ..events.session import AgentConfigured, ToolCallStarted
+from ..events.terms import Budget, Owner, ParentCall
 from ..projections import Carried, SessionState, TakenStep
 from .outputs import Fits, Unfit
 

@@ -15,9 +15,7 @@ from ..events.session import (
     TurnResumed,
     TurnStarted,
 )
-from ..events.terms import (
-    ParentCall,
-)
+from ..events.terms import ParentCall
 from ..stores import EventStore
 from .parentage import PREFIX, child_id
 

@@ -21,9 +21,7 @@ from ..events.session import (
     TurnResumed,
     TurnStarted,
 )
-from ..events.terms import (
-    ParentCall,
-)
+from ..events.terms import ParentCall
 from ..projections import OpenTurn, QueuedInput, SessionState, evolve
 from ..projections.phases import Phase, check_transition
 from .commands import Rules, Stamp

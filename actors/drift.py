@@ -7,12 +7,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from ..events.messages import ToolSpec
-from ..events.session import (
-    AgentConfigured,
-)
-from ..events.terms import (
-    Teammate,
-)
+from ..events.session import AgentConfigured
+from ..events.terms import Teammate
 
 
 class Change(NamedTuple):

@@ -20,9 +20,7 @@ from ..events.errors import (
     WrongExpectedVersion,
 )
 from ..events.identifiers import check_session_id
-from ..events.terms import (
-    ForkOrigin,
-)
+from ..events.terms import ForkOrigin
 from ..projections import Folded, last_settled
 from ..stores import EventStore, SessionRow
 from .patching import NO_PATCH, Patch, beginning

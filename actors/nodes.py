@@ -22,9 +22,7 @@ from msgspec.json import decode, encode
 
 from ..events.errors import StoreError
 from ..events.read_model_errors import ReadModelMoved
-from ..events.terms import (
-    Owner,
-)
+from ..events.terms import Owner
 from ..projections import OpenTurn
 from ..stores import EventStore
 

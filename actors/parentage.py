@@ -10,10 +10,7 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from ..events.terms import (
-    Budget,
-    ParentCall,
-)
+from ..events.terms import Budget, ParentCall
 from ..projections import OpenTurn, SessionState, Settled
 from .idempotency import idempotency_key
 

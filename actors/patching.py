@@ -17,15 +17,8 @@ from ..events.messages import (
     ToolMessage,
     UserMessage,
 )
-from ..events.session import (
-    ForkPatched,
-    InputQueued,
-    SessionEvent,
-    SessionStarted,
-)
-from ..events.terms import (
-    ForkOrigin,
-)
+from ..events.session import ForkPatched, InputQueued, SessionEvent, SessionStarted
+from ..events.terms import ForkOrigin
 from ..events.values import plain
 from ..projections import SessionState, evolve
 from ..projections.editing import is_conversation, last_result

@@ -11,13 +11,8 @@ from typing import Any, NoReturn, cast
 from msgspec.structs import replace
 
 from ..events.messages import ToolCall
-from ..events.session import (
-    AgentConfigured,
-)
-from ..events.terms import (
-    Budget,
-    Teammate,
-)
+from ..events.session import AgentConfigured
+from ..events.terms import Budget, Teammate
 from ..projections import Carried, SessionState
 from .agent import Agent
 from .call_state import CallState

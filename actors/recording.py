@@ -12,18 +12,8 @@ from ..events.approvals import session_of
 from ..events.chain import link
 from ..events.codec import CODEC
 from ..events.errors import ApprovalDecided, InvalidSessionId, WrongExpectedVersion
-from ..events.session import (
-    AgentConfigured,
-    AnyEvent,
-    ContentErased,
-    SessionEvent,
-)
-from ..events.terms import (
-    Budget,
-    ForkOrigin,
-    Owner,
-    ParentCall,
-)
+from ..events.session import AgentConfigured, AnyEvent, ContentErased, SessionEvent
+from ..events.terms import Budget, ForkOrigin, Owner, ParentCall
 from ..projections import INITIAL, SessionState, fold
 from ..stores import EventStore
 from ..stores.port import Append, RowChange

@@ -19,14 +19,8 @@ from ..events.approvals import dump_approvals
 from ..events.chain import link
 from ..events.codec import CODEC
 from ..events.errors import CorruptEvent
-from ..events.session import (
-    AnyEvent,
-    SessionStarted,
-    UnknownEvent,
-)
-from ..events.terms import (
-    ForkOrigin,
-)
+from ..events.session import AnyEvent, SessionStarted, UnknownEvent
+from ..events.terms import ForkOrigin
 from ..projections import INITIAL, SessionState, fold
 from ..stores import EventStore, SessionRow
 from .projecting import Progress

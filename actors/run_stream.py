@@ -36,10 +36,7 @@ from ..events.session import (
     TurnResumed,
     TurnStarted,
 )
-from ..events.terms import (
-    Budget,
-    Owner,
-)
+from ..events.terms import Budget, Owner
 from ..events.values import plain
 from ..projections import OpenTurn, SessionState, TakenStep, fold
 from ..projections.phases import check_transition

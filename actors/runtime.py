@@ -12,9 +12,7 @@ from typing import Any
 from pykka import ActorDeadError
 
 from ..events.errors import ActorError
-from ..events.terms import (
-    Owner,
-)
+from ..events.terms import Owner
 from ..stores import EventStore
 from .agent import Agent
 from .children import Children

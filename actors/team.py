@@ -8,9 +8,7 @@ from hashlib import sha256
 from typing import Any, cast
 
 from ..events.messages import ToolSpec
-from ..events.terms import (
-    Teammate,
-)
+from ..events.terms import Teammate
 from .agent import Agent
 from .choosing import chooses
 from .drift import canonical

@@ -17,10 +17,7 @@ from ..events.session import (
     TurnFinished,
     TurnStarted,
 )
-from ..events.terms import (
-    Budget,
-    Owner,
-)
+from ..events.terms import Budget, Owner
 from ..projections import INITIAL, SessionState, evolve
 from ..projections.phases import Phase, check_transition
 from .team import fingerprint

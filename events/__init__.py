@@ -123,13 +123,7 @@ from .session import (
     TurnStarted,
     UnknownEvent,
 )
-from .terms import (
-    Budget,
-    ForkOrigin,
-    Owner,
-    ParentCall,
-    Teammate,
-)
+from .terms import Budget, ForkOrigin, Owner, ParentCall, Teammate
 from .upcast import UPCASTERS, Upcaster, Upcasters
 from .values import MAX_DEPTH, plain
 

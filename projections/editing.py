@@ -21,15 +21,8 @@ from ..events.messages import (
     UserMessage,
 )
 from ..events.rendering import render
-from ..events.session import (
-    ForkPatched,
-    SessionCleared,
-    SessionRewound,
-    ToolResultsTrimmed,
-)
-from ..events.terms import (
-    Owner,
-)
+from ..events.session import ForkPatched, SessionCleared, SessionRewound, ToolResultsTrimmed
+from ..events.terms import Owner
 from .folding import Folding
 from .open_turn import (
     FORKED,

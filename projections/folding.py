@@ -9,12 +9,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from ..events.messages import AssistantMessage, Message, ToolCall, Usage
-from ..events.session import (
-    AgentConfigured,
-)
-from ..events.terms import (
-    ParentCall,
-)
+from ..events.session import AgentConfigured
+from ..events.terms import ParentCall
 from .growing import Growing
 from .open_turn import (
     OpenTurn,

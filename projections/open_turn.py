@@ -17,10 +17,7 @@ from ..events.messages import (
     ToolMessage,
     Usage,
 )
-from ..events.terms import (
-    Budget,
-    Owner,
-)
+from ..events.terms import Budget, Owner
 
 
 class Requested(Struct, frozen=True, gc=False, tag=True):

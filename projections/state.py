@@ -15,14 +15,8 @@ from ..events.messages import (
     Message,
     Usage,
 )
-from ..events.session import (
-    AgentConfigured,
-    FinishReason,
-    Status,
-)
-from ..events.terms import (
-    ParentCall,
-)
+from ..events.session import AgentConfigured, FinishReason, Status
+from ..events.terms import ParentCall
 from .growing import Growing
 from .open_turn import OpenTurn, QueuedInput
 from .phases import Phase

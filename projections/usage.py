@@ -15,9 +15,7 @@ from ..events.session import (
     SessionStarted,
     ToolResultRecorded,
 )
-from ..events.terms import (
-    ForkOrigin,
-)
+from ..events.terms import ForkOrigin
 
 
 class SessionUsage(Struct, frozen=True):

@@ -7,9 +7,7 @@ from functools import cache
 
 from ..events.approvals import dump_approvals
 from ..events.errors import WrongExpectedVersion
-from ..events.terms import (
-    ForkOrigin,
-)
+from ..events.terms import ForkOrigin
 from .port import Append, Appended
 from .rows import head_of, microseconds, refused
 

@@ -9,9 +9,7 @@ from queue import SimpleQueue
 
 from ..events.envelope import EncodedEvent, StoredRecord
 from ..events.errors import SessionDeleted, StoreError, WrongExpectedVersion
-from ..events.terms import (
-    ForkOrigin,
-)
+from ..events.terms import ForkOrigin
 from .case import StoreCase
 from .port import Append, RowChange
 from .specimens import NOON, append_of, event, refusal, texts, together

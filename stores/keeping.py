@@ -10,9 +10,7 @@ from msgspec.structs import replace
 
 from ..events.envelope import EncodedEvent
 from ..events.errors import SessionDeleted, StoreClosed, WrongExpectedVersion
-from ..events.terms import (
-    ForkOrigin,
-)
+from ..events.terms import ForkOrigin
 from .case import StoreCase
 from .port import EventStore
 from .specimens import ALIKE, PATIENCE, append_of, event, refusal, texts, together

@@ -15,12 +15,8 @@ from msgspec.structs import replace
 from ..events.envelope import EncodedEvent, Replay, StoredRecord
 from ..events.errors import SessionDeleted, StoreClosed, StoreError, WrongExpectedVersion
 from ..events.identifiers import check_session_id
-from ..events.session import (
-    Status,
-)
-from ..events.terms import (
-    ForkOrigin,
-)
+from ..events.session import Status
+from ..events.terms import ForkOrigin
 from .memory_snapshots import MemorySnapshots
 from .memory_tables import MemoryTables
 from .port import Append, Appended, SessionRow

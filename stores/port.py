@@ -17,12 +17,8 @@ from msgspec import Struct
 from ..events.approvals import Approval
 from ..events.envelope import EncodedEvent, Replay, StoredRecord
 from ..events.errors import StoreError
-from ..events.session import (
-    Status,
-)
-from ..events.terms import (
-    ForkOrigin,
-)
+from ..events.session import Status
+from ..events.terms import ForkOrigin
 from .read_models import ReadModelTables
 
 

@@ -11,9 +11,7 @@ from msgspec.structs import replace
 
 from ..events.errors import StoreClosed
 from ..events.read_model_errors import ReadModelMoved
-from ..events.terms import (
-    ForkOrigin,
-)
+from ..events.terms import ForkOrigin
 from .case import StoreCase
 from .copying import fork_of
 from .port import EventStore, SessionRow

@@ -11,12 +11,8 @@ from msgspec.json import Decoder
 
 from ..events.approvals import load_approvals
 from ..events.errors import SessionDeleted, WrongExpectedVersion
-from ..events.session import (
-    Status,
-)
-from ..events.terms import (
-    ForkOrigin,
-)
+from ..events.session import Status
+from ..events.terms import ForkOrigin
 from .port import SessionRow
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

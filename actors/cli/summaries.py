@@ -23,10 +23,7 @@ from ...events.session import (
     TurnStarted,
     UnknownEvent,
 )
-from ...events.terms import (
-    ForkOrigin,
-    Owner,
-)
+from ...events.terms import ForkOrigin, Owner
 from .text import quoted, readable
 
 _ENVELOPE = ("at", "prev", "erased")

@@ -9,9 +9,7 @@ from msgspec.structs import replace
 
 from ...events.envelope import EncodedEvent
 from ...events.errors import SessionDeleted, WrongExpectedVersion
-from ...events.terms import (
-    ForkOrigin,
-)
+from ...events.terms import ForkOrigin
 from ..port import Append, Appended, SessionRow
 from .files import opened_file, read_at
 from .index import Change, Head, Span

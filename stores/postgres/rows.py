@@ -11,9 +11,7 @@ from psycopg.types.numeric import Int8
 from ...events.approvals import dump_approvals, load_approvals
 from ...events.envelope import EncodedEvent
 from ...events.errors import SessionDeleted, StoreUnavailable, WrongExpectedVersion
-from ...events.terms import (
-    ForkOrigin,
-)
+from ...events.terms import ForkOrigin
 from ..port import Append, Appended, SessionRow
 from ..rows import EPOCH, MICROSECOND, microseconds
 from .appending import call

@@ -8,12 +8,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from turnstream.events.envelope import EncodedEvent, StoredRecord
 from turnstream.events.errors import SessionDeleted, StoreError, WrongExpectedVersion
-from turnstream.events.session import (
-    Status,
-)
-from turnstream.events.terms import (
-    ForkOrigin,
-)
+from turnstream.events.session import Status
+from turnstream.events.terms import ForkOrigin
 from turnstream.stores import Append, Appended, RowChange, SessionRow, open_store
 from turnstream.stores.specimens import NOON, take
 
